@@ -67,7 +67,7 @@ def require_way(model: ReadingModel, store: Store, way: str | None) -> None:
     if way is None:
         return
     if way not in READ_AGAIN:
-        raise UsageError(f"--option-score {way}: choose from {', '.join(READ_AGAIN)}")
+        raise UsageError(f"--option-score {way}: choose from {', '.join((READ_ONCE, *READ_AGAIN))}")
     if READ_AGAIN[way] != store.kind or store.kind != model.task:
         raise UsageError(f"--option-score {way} is for {_PAPERS[READ_AGAIN[way]]}; leave it out")
 

@@ -2,10 +2,10 @@
 
 A long passage has much that a question does not ask about. Here each question with a passage of
 more than `EXCERPT` tokens is read a second time, with the part of the passage that shares most with
-it, and the two readings are averaged. docs/recipes.md gives the gain.
+it, and the two readings are averaged. docs/experiments-models.md gives the gain.
 """
 
-# Q questions, K options of one, O options of all
+# Q questions, K options of one
 
 from __future__ import annotations
 

@@ -62,12 +62,11 @@ def score(
     """
     num_options = store.num_options
     rows = num_options if store.kind == "choice" else 1
-    lengths = store.lengths * rows
-    batches = list(
-        batches_by_length(lengths if items is None else lengths[items], token_budget, ITEMS_BUDGET)
-    )
-    if items is not None:
-        batches = [items[batch].tolist() for batch in batches]
+    asked = torch.arange(store.num_items) if items is None else items
+    lengths = (store.lengths * rows)[asked]
+    batches = [
+        asked[batch].tolist() for batch in batches_by_length(lengths, token_budget, ITEMS_BUDGET)
+    ]
     width = int(num_options.max())
     scored_QK = torch.zeros(store.num_questions, width)
     times_Q = torch.zeros(store.num_questions)

@@ -216,8 +216,12 @@ class OptionTask(Task):
             )
 
     def made_by(self) -> dict[str, Any]:
-        own = {"temperature": self.divisor, "reading": self.reading, "recall": self.recall_hash}
-        return super().made_by() | own | {"read_again": self.way}
+        return super().made_by() | {
+            "temperature": self.divisor,
+            "reading": self.reading,
+            "read_again": self.way,
+            "recall": self.recall_hash,
+        }
 
     def score(self, readers: Processes, progress: Progress) -> None:
         self.scored_QK = self._compute(score, readers, progress)

@@ -7,7 +7,7 @@ maps their keys to ours.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar
@@ -253,27 +253,21 @@ class Opening(TypedDict, total=False):
     dropout: float | None
 
 
-class _Ours:
-    """What a checkpoint's config.json says of reading options, for a task.
+def _named(
+    raw: Mapping[str, Any] | None, name: str, known: Collection[str], source: str | Path
+) -> str | None:
+    """A checkpoint's own choice among some names, in its config.json; None if it has none.
 
     Raises:
-        CheckpointError: something unknown.
+        CheckpointError: an unknown name.
     """
-
-    def __init__(self, raw: Mapping[str, Any], task: str, source: str | Path) -> None:
-        ours = raw.get("albert_rc", {})
-        self.option_score: str = ours.get("option_score", "mean") if task == "cloze" else "mean"
-        way = ours.get("read_again")
-        self.read_again = way if READ_AGAIN.get(way) == task else None
-        for name, value, known in (
-            ("option_score", self.option_score, OPTION_SCORES),
-            ("read_again", way, (None, *READ_AGAIN)),
-        ):
-            if value not in known:
-                raise CheckpointError(
-                    f"{source}/config.json: {name} {quoted(value)} is unknown; choose from "
-                    f"{', '.join(filter(None, known))}"
-                )
+    value: str | None = (raw or {}).get("albert_rc", {}).get(name)
+    if value is not None and value not in known:
+        raise CheckpointError(
+            f"{source}/config.json: {name} {quoted(value)} is unknown; choose from "
+            f"{', '.join(known)}"
+        )
+    return value
 
 
 def load_model(
@@ -329,10 +323,12 @@ def load_model(
         known, of = labels or (), None
         if task == "label":
             known, of = (labels, format_name) if labels is not None else labels_in(raw or {})
-        ours = _Ours(raw or {}, task, source)
-        score = ours.option_score if option_score is None else option_score
-        model = ReadingModel(config, task, score, known, raw is not None, of)
-        model.read_again = ours.read_again
+        own = _named(raw, "option_score", OPTION_SCORES, source) if task == "cloze" else None
+        way = _named(raw, "read_again", READ_AGAIN, source)
+        model = ReadingModel(
+            config, task, option_score or own or "mean", known, raw is not None, of
+        )
+        model.read_again = way if way and READ_AGAIN[way] == task else None
         return model
 
     def spans(config: EncoderConfig, raw: Mapping[str, Any] | None) -> SpanModel:

@@ -103,9 +103,9 @@ class Engine:
     def _way(self, model: ReadingModel) -> str | None:
         """How a model reads questions again, if at all."""
         given = self._option_score
-        return way_of(
-            model, given if READ_AGAIN.get(given or "", model.task) == model.task else None
-        )
+        if given in READ_AGAIN and READ_AGAIN[given] != model.task:
+            given = None
+        return way_of(model, given)
 
     def _names(self, tasks: Iterable[str]) -> str:
         """Names of the models for these kinds of papers, as clients may know them."""

@@ -38,14 +38,20 @@ def excerpt_start(
 
     text_T = np.asarray(passage)
     times = Counter(token for tail in tails for token in set(tail))
-    asked_W = np.fromiter(times, np.int64, len(times))
-    before_TW = np.zeros((len(text_T) + 1, len(asked_W)), np.int32)
-    np.cumsum(text_T[:, None] == asked_W, axis=0, out=before_TW[1:])
-    weight_W = np.fromiter(times.values(), np.float64, len(times))
-    weight_W *= np.log(len(text_T) / before_TW[-1].clip(min=1))
+    place_P = np.flatnonzero(np.isin(text_T, list(times)))
+    place_P = place_P[text_T[place_P].argsort(kind="stable")]  # each token's places together
+    token_W, first_W, count_W = np.unique(text_T[place_P], return_index=True, return_counts=True)
+    asked_W = np.array([times[token] for token in token_W.tolist()])
+    weight_P = np.repeat(asked_W * np.log(len(text_T) / count_W), count_W)
+    # A token counts once in an excerpt: its place P in those that begin after the place before.
+    begin_P = np.concatenate([[-1], place_P])[:-1] + 1
+    begin_P[first_W] = 0
+    begin_P = np.maximum(begin_P, place_P - length + 1)
+    change_T = np.zeros(len(text_T) + 1)
+    np.add.at(change_T, begin_P, weight_P)
+    np.subtract.at(change_T, place_P + 1, weight_P)
     ended_X = np.flatnonzero(np.isin(text_T[:last], tokenizer.sentence_ends))
     start_S = np.unique(np.concatenate([[0], ended_X + 1, [last]]))
-    present_SW = before_TW[start_S + length] > before_TW[start_S]
     # Rounded, so that the order of summation does not choose among equally good ones.
-    score_S = np.where(present_SW, weight_W, 0.0).sum(1).round(6)
+    score_S = change_T.cumsum()[start_S].round(6)
     return int(start_S[score_S.argmax()])

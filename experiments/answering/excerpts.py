@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.answering.excerpts import averaged, with_excerpts
+from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import write_json
@@ -42,12 +43,6 @@ def right(store: Store, scored_QK: Tensor) -> Tensor:
 def share(right_Q: Tensor) -> float:
     """Of the questions that are right."""
     return round(float(right_Q.double().mean()), 5)
-
-
-def loss(store: Store, scored_QK: Tensor) -> float:
-    """Mean cross-entropy of the answers, in nats."""
-    answer_Q = store.tensors["answer"].long()
-    return round(-float(scored_QK.gather(1, answer_Q[:, None]).double().mean()), 4)
 
 
 def compare(papers: Any, loaded: Any) -> dict[str, Any]:
@@ -75,9 +70,7 @@ def compare(papers: Any, loaded: Any) -> dict[str, Any]:
         windows.append(row)
     for length in EXCERPTS:
         part, again_Q = with_excerpts(whole, tokenizer, length)
-        both_QK = averaged(
-            model, tokenizer, part, again_Q, whole_QK, ALONE, token_budget=BUDGET
-        )  # fmt: skip
+        both_QK = averaged(model, tokenizer, part, again_Q, whole_QK, ALONE, token_budget=BUDGET)
         part_QK, both_Q = read(part), right(whole, both_QK)
         gained = gain(both_Q.tolist(), usual_Q.tolist(), owners)
         excerpts.append(
@@ -86,14 +79,14 @@ def compare(papers: Any, loaded: Any) -> dict[str, Any]:
                 "read_again": len(again_Q),
                 "alone": share(right(whole, part_QK)),
                 "with_whole": share(both_Q),
-                "loss": loss(whole, both_QK),
+                "loss": round(quality(whole, both_QK).loss, 4),
                 **gained.as_json(),
             }
         )
         print(excerpts[-1], gained, flush=True)
     return {
         "questions": whole.num_questions,
-        "whole": {"accuracy": share(usual_Q), "loss": loss(whole, whole_QK)},
+        "whole": {"accuracy": share(usual_Q), "loss": round(quality(whole, whole_QK).loss, 4)},
         "windows": windows,
         "excerpts": excerpts,
     }
