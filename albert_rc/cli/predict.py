@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,10 @@ from albert_rc.fields import flag_of
     ),
 )  # fmt: skip
 def predict(
+    papers: Annotated[
+        Path | None,
+        typer.Argument(help="Papers to answer, a .pt store or raw papers, in place of --data."),
+    ] = None,
     device: options.Device = None,
     config: settings.Config = None,
     set_: settings.Set = None,
@@ -44,6 +48,10 @@ def predict(
 
     lsh = options.lsh_of(lsh_form, lsh_landmarks, given)
     files = {"data": Path("data/test.pt"), "out": Path("predictions/answer.json")}
+    if papers is not None:
+        if given.get("data") is not None:
+            raise UsageError(f"give the papers once: {papers}, or --data {given['data']}")
+        files["data"] = papers
     request = Request(**files | settings.chosen(given), lsh=lsh)
     for name in ("gate", "tolerance"):
         if given.get(name) is not None and request.precision != "int8":

@@ -30,7 +30,7 @@ LOW, HIGH = 5e-6, 5e-4
 
 @example("albert-rc train --data data --model albert/albert-xxlarge-v2 --out models/run1")
 @settings.takes(
-    settings.Fields(TrainConfig, without=("optimizer", "teacher_precision")),
+    settings.Fields(TrainConfig, without=("optimizer", "pair_weight", "teacher_precision")),
     settings.Fields(EncoderConfig, only=("dropout", "residual", *SMALLER)),
     options.LSH,
     before="memory",

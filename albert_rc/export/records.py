@@ -37,10 +37,14 @@ SETTINGS = {
     "option_score": "score of an option of several pieces",
     "attention": "attention",
     "pair": "task on pairs of segments",
+    "pair_weight": "weight of its loss",
     "world": "processes",
     "seed": "seed",
 }
 """Settings shown in the card, with their names there."""
+OWNERS = {"mask_weight": "mask_rate", "pair_weight": "pair"}
+"""Settings that have an effect only with another one, which is not one of `UNUSED`."""
+UNUSED = (None, 0, "none")
 OWN_CARD = "README.md"
 
 
@@ -138,8 +142,8 @@ def _recipe(settings: Mapping[str, Any]) -> Iterator[Row]:
     elif "epochs" in settings:
         yield "requested epochs", _shown(settings["epochs"])
     for name, shown in SETTINGS.items():
-        value = settings.get(name)
-        if value is not None and (name != "mask_weight" or settings.get("mask_rate")):
+        value, owner = settings.get(name), OWNERS.get(name)
+        if value is not None and (owner is None or settings.get(owner) not in UNUSED):
             yield shown, _shown(value)
     masking = settings.get("masking")
     if isinstance(masking, dict):

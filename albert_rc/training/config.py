@@ -117,6 +117,14 @@ class TrainConfig:
     mask_weight: Annotated[
         float, Setting("Weight of the loss on the words masked by --mask-rate.", low=0)
     ] = 1.0
+    pair_weight: Annotated[
+        float,
+        Setting(
+            "Pretraining: weight of the loss of --pair. At the start, the gradient of masked words "
+            "is tens of times as large as that of sentence order; 30 makes them about equal.",
+            low=0, above=True,
+        ),
+    ] = 1.0  # fmt: skip
     teacher_weight: Annotated[
         float,
         Setting(

@@ -2,12 +2,13 @@
 
     python -m experiments.tables.pairs SOURCES MODEL WORK OUT.json [--seeds 3] [--steps 1000]
         [--pairs none nsp sop] [--corpus CORPUS] [--head MODEL] [--max-length 256]
-        [--pretraining-rate 2e-4] [--tasks mrpc nli ...] [--learning-rate 1e-4] [--epochs 3]
-        [--task-steps 280]
+        [--pretraining-rate 2e-4] [--pair-weight 30] [--tasks mrpc nli ...] [--learning-rate 1e-4]
+        [--epochs 3] [--task-steps 280]
 
-Every model is asked both questions in the end, and then fine-tuned on tasks (Lan et al. 2020, Table
-5), next to MODEL without more pretraining (plain). A row of pretraining also has the share of pairs
-that were right in training, step by step (curve), which says whether SOP is learned.
+Every model is asked both questions in the end, with words hidden as in training and without, and
+then fine-tuned on tasks (Lan et al. 2020, Table 5), next to MODEL without more pretraining (plain).
+A row of pretraining also has the share of pairs that were right in training, step by step (curve),
+which says whether SOP is learned.
 
 SOURCES holds the texts and papers that reader.py names, and glue/mrpc, glue/nli and glue/sst2. The
 corpus is made of the texts in WORK/corpus, without what overlaps with dev or test
@@ -40,6 +41,7 @@ from experiments.shared.rows import Row, fill, table_parser
 from experiments.tables.tasks import PLAIN, Way, add_options, fine_tune, prepare_all, show
 
 PAIRS = ("none", "nsp", "sop")
+NOTHING_HIDDEN = MaskConfig(masked=0, random=0)
 TASKS = ("mrpc", "nli", "sst-2", "ele", "dream")
 
 
@@ -78,13 +80,13 @@ def start(arguments: argparse.Namespace) -> Path | str:
     return folder
 
 
-def asked(folder: Path, corpus: Path, pair: str) -> dict[str, float]:
+def asked(folder: Path, corpus: Path, pair: str, masking: MaskConfig) -> dict[str, float]:
     """A model's shares of right answers on the held-out sequences, with one kind of pairs."""
     loaded = load_model(folder, "pretraining", with_pairs=pair != "none")
     settings = TrainConfig(batch_size=32, precision="bf16")
     held_out = Corpus(corpus / "dev")
     objective = Pretraining(
-        loaded.model, loaded.tokenizer, held_out, held_out, settings, MaskConfig(), pair
+        loaded.model, loaded.tokenizer, held_out, held_out, settings, masking, pair
     )
     with processes() as group:
         evaluation = objective.evaluate(group)
@@ -96,21 +98,27 @@ def run(arguments: argparse.Namespace, corpus: Path, pair: str, seed: int) -> Ro
     """Pretrain with one kind of pairs, and ask both questions."""
     out = _folder(pair, arguments.work, seed)
     row: Row = {"steps": arguments.steps, "pretraining_rate": arguments.pretraining_rate}
+    weight: tuple[object, ...] = ()
+    if pair != "none":
+        row["pair_weight"] = arguments.pair_weight
+        weight = ("--set", f"pair_weight={arguments.pair_weight}")
     command(
         "pretrain", "--data", corpus, "--model", arguments.model, "--out", out,
         "--pair", pair, "--seed", seed, "--max-steps", arguments.steps, "--batch-size", 32,
         "--learning-rate", arguments.pretraining_rate, "--set", "optimizer=adamw",
         "--save-steps", max(1, arguments.steps // 10), "--set", f"eval_steps={arguments.steps}",
-        *resumed(out),
+        *weight, *resumed(out),
     )  # fmt: skip
     noted = [line for line in read_json_lines(out / "metrics.jsonl") if line["kind"] == "train"]
     if pair != "none":
         row["curve"] = [(line["step"], line["pair_accuracy"]) for line in noted]
     for question in ("sop", "nsp") if pair != "none" else ("none",):
-        found = asked(out, corpus, question)
+        found = asked(out, corpus, question, MaskConfig())
         row[f"words, {question}"] = found["accuracy"]
         if question != "none":
             row[question] = found["pair_accuracy"]
+            whole = asked(out, corpus, question, NOTHING_HIDDEN)
+            row[f"{question}, no words hidden"] = whole["pair_accuracy"]
     return row
 
 
@@ -128,6 +136,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000, help="of pretraining (default: 1000)")
     parser.add_argument(
         "--pretraining-rate", type=float, default=2e-4, help="its learning rate (default: 2e-4)"
+    )
+    parser.add_argument(
+        "--pair-weight", type=float, default=1.0, help="of the pairs' loss (default: 1)"
     )
     parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=PAIRS, help="default: all")
     parser.add_argument("--corpus", type=Path, help="from `pretrain data` (default: made in WORK)")

@@ -83,6 +83,17 @@ def test_all_papers_are_answered_or_none(sample, tmp_path, cli):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dev"]
 
 
+def test_papers_may_be_given_without_an_option(sample, tmp_path, cli, works):
+    papers, out = sample / "cloze" / "dev", tmp_path / "answer.json"
+    how = ["--model", "albert-rc-tiny", "--out", out]
+    works("predict", papers, *how)
+    found = out.read_bytes()
+    works("predict", "--data", papers, *how)
+    assert out.read_bytes() == found
+    done = cli("predict", papers, "--data", "data/dev.pt", *how)
+    assert (done.returncode, "give the papers once" in done.stderr) == (2, True)
+
+
 def test_damaged_weights_are_noticed(sample, stores, tokenizer):
     model = load_model(sample / "vocabulary", "cloze", scratch="tiny").model
     torch.nn.init.constant_(model.head.bias, float("nan"))

@@ -40,6 +40,7 @@ def refusal(*words):
             "train --on-collapse stop --set max_restarts=3",
             "--max-restarts needs --on-collapse restart",
         ),
+        ("pretrain --pair none --set pair_weight=9", "--pair-weight needs --pair sop or nsp"),
         ("pretrain --set max_restarts=3", "--max-restarts needs --on-collapse restart"),
         (
             "train --search 2 --batch-size 4 --batch-sizes 4,8",

@@ -180,6 +180,18 @@ def test_losses_are_hugging_faces(family, sample, corpora, tmp_path):
         assert torch.equal(value, again.state_dict()[name]), name
 
 
+def test_the_loss_of_pairs_has_its_weight(pretrainer, tmp_path):
+    objective = pretrainer(tmp_path).objective
+    batch = objective.batch([0, 1, 2, 3], 0)
+    counts = torch.tensor(objective.counts(batch))
+    output = objective.model(batch)
+    words, pairs = output.masked_loss_sum / counts[0], output.pair_loss_sum / counts[1]
+    for weight in (1.0, 30.0):
+        weighted = pretrainer(tmp_path, pair_weight=weight).objective
+        loss, _ = weighted.losses(batch, counts)
+        torch.testing.assert_close(loss, words + weight * pairs)
+
+
 def test_micro_batches_change_nothing_but_rounding(pretrainer, tmp_path):
     whole, cut = pretrainer(tmp_path / "a"), pretrainer(tmp_path / "b", accumulation=3)
     whole.run()

@@ -146,7 +146,7 @@ class Pretraining(Objective[PretrainBatch]):
         self.model: PretrainingModel = model
         self.tokenizer = tokenizer
         self.corpus, self.dev = corpus, dev
-        self.masking, self.pair = masking, pair
+        self.masking, self.pair, self.pair_weight = masking, pair, settings.pair_weight
         self.teacher, self.teacher_weight = teacher, settings.teacher_weight
         self.teacher_precision = settings.teacher_precision
         self.collate = PretrainCollator(corpus, tokenizer, masking, pair, settings.seed)
@@ -179,7 +179,8 @@ class Pretraining(Objective[PretrainBatch]):
         if self.teacher is not None and self.model.training:
             lesson = self.teacher.teach(batch, self.teacher_weight)
         output = self.model(batch, lesson)
-        loss = output.masked_loss_sum / counts[0] + output.pair_loss_sum / counts[1]
+        pairs = self.pair_weight * output.pair_loss_sum / counts[1]
+        loss = output.masked_loss_sum / counts[0] + pairs
         sums = [
             output.plain_loss_sum.detach(),
             output.masked_correct,
