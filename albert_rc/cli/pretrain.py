@@ -156,5 +156,6 @@ def pretrain(
         )
         if group.is_main:
             score = result.best_score
-            best = "" if score is None else f", masked-word accuracy on dev {score:.2%}"
+            name = prepared.objective.score_name
+            best = "" if score is None else f", dev {name} {score:.2%}"
             running.conclude(out, result, best)

@@ -192,6 +192,15 @@ def test_the_loss_of_pairs_has_its_weight(pretrainer, tmp_path):
         torch.testing.assert_close(loss, words + weight * pairs)
 
 
+@pytest.mark.parametrize("pair", ["sop", "none"])
+def test_the_weights_kept_are_best_at_words_and_pairs(pretrainer, tmp_path, pair):
+    evaluation = pretrainer(tmp_path, pair=pair).objective.evaluate(Processes(torch.device("cpu")))
+    expected = evaluation.values["accuracy"]
+    if pair == "sop":
+        expected = (expected + evaluation.values["pair_accuracy"]) / 2
+    assert evaluation.score == pytest.approx(expected, abs=1e-4)
+
+
 def test_micro_batches_change_nothing_but_rounding(pretrainer, tmp_path):
     whole, cut = pretrainer(tmp_path / "a"), pretrainer(tmp_path / "b", accumulation=3)
     whole.run()

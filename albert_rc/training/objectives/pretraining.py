@@ -147,6 +147,8 @@ class Pretraining(Objective[PretrainBatch]):
         self.tokenizer = tokenizer
         self.corpus, self.dev = corpus, dev
         self.masking, self.pair, self.pair_weight = masking, pair, settings.pair_weight
+        words = "accuracy of masked words"
+        self.score_name = words if pair == "none" else f"mean of {words} and {pair}"
         self.teacher, self.teacher_weight = teacher, settings.teacher_weight
         self.teacher_precision = settings.teacher_precision
         self.collate = PretrainCollator(corpus, tokenizer, masking, pair, settings.seed)
@@ -212,10 +214,12 @@ class Pretraining(Objective[PretrainBatch]):
         totals = sums.tolist()
         figures = self.report(totals[: self.num_sums], totals[self.num_sums :])
         line = f"dev accuracy of masked words {figures['accuracy']:.2%}, loss {figures['loss']:.4f}"
+        score = figures["accuracy"]
         if self.pair != "none":
             line += f", {self.pair} {figures['pair_accuracy']:.2%}"
+            score = (score + figures["pair_accuracy"]) / 2
         return DevScore(
-            score=figures["accuracy"],
+            score=score,
             values={name: round(value, 5) for name, value in figures.items()},
             line=line,
         )
