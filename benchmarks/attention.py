@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from albert_rc.bench.machine import describe, forget_peak, peak_memory, synchronise
+from albert_rc.bench.machine import describe, peak_memory, synchronise
 from albert_rc.io.json import parse_json, to_json, write_json
 from albert_rc.model.attention import dense_attention
 from albert_rc.model.config import LshConfig
@@ -93,6 +94,19 @@ def attend(job: Job) -> Callable[[Any, Any], Any]:
 
     ways = {"math": plain, "sdpa": fused, "dense": dense}
     return ways.get(job.variant, hashed)
+
+
+def forget_peak(device: torch.device) -> None:
+    """Reset `peak_memory` to the current use.
+
+    If the system cannot do that (only Linux can), the peak so far remains.
+    """
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def measure(job: Job) -> dict[str, Any]:

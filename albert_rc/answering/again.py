@@ -14,7 +14,10 @@ from torch import Tensor
 
 from albert_rc.answering.excerpts import averaged, with_excerpts
 from albert_rc.answering.pieces import readings, rescored, too_long
+from albert_rc.answering.request import TOKEN_BUDGET
+from albert_rc.answering.score import score
 from albert_rc.errors import UsageError
+from albert_rc.io.messages import listed
 from albert_rc.model.config import READ_AGAIN, READ_ONCE
 from albert_rc.model.heads import HeadedModel, ReadingModel
 from albert_rc.runtime.devices import Processes
@@ -51,6 +54,16 @@ class SecondReading:
     left: tuple[str, ...] = ()
     """Questions that should be read again but cannot be."""
 
+    @property
+    def warning(self) -> str | None:
+        """A sentence about the questions that are left out, if there are some."""
+        if not self.left:
+            return None
+        return (
+            "the model's window is too short for some options; their blanks are read only once:"
+            f"{listed(list(self.left))}"
+        )
+
 
 def way_of(model: HeadedModel, given: str | None) -> str | None:
     """The way to read again: the given one, else the model's own; None to read once."""
@@ -70,6 +83,34 @@ def require_way(model: ReadingModel, store: Store, way: str | None) -> None:
         raise UsageError(f"--option-score {way}: choose from {', '.join((READ_ONCE, *READ_AGAIN))}")
     if READ_AGAIN[way] != store.kind or store.kind != model.task:
         raise UsageError(f"--option-score {way} is for {_PAPERS[READ_AGAIN[way]]}; leave it out")
+
+
+def read(
+    model: ReadingModel,
+    tokenizer: Tokenizer,
+    store: Store,
+    processes: Processes,
+    way: str | None,
+    token_budget: int = TOKEN_BUDGET,
+) -> tuple[Tensor, str | None]:
+    """Read a store's questions once, or twice if there is a way; without showing progress.
+
+    Args:
+        model: on the processes' device.
+        tokenizer: the model's.
+        store: the store to answer.
+        processes: the ranks that share the work.
+        way: see `way_of` and `require_way`.
+        token_budget: tokens of a batch.
+
+    Returns:
+        [Q, K] as from `score`, and a warning about questions that are read only once.
+    """
+    scored_QK = score(model, tokenizer, store, processes, token_budget=token_budget)
+    if way is None:
+        return scored_QK, None
+    second = second_reading(model, tokenizer, store, way)
+    return second.rescore(scored_QK, processes, token_budget=token_budget), second.warning
 
 
 def second_reading(

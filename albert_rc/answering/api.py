@@ -13,15 +13,15 @@ from typing import Any
 
 import torch
 
-from albert_rc.answering.again import require_way, second_reading, way_of
+from albert_rc.answering.again import read, require_way, way_of
 from albert_rc.answering.request import HIGHEST, LOWEST, TOKEN_BUDGET
-from albert_rc.answering.score import reading_of, score, score_lines
+from albert_rc.answering.score import reading_of, score_lines
 from albert_rc.answering.temperature import kept_temperature
 from albert_rc.checkpoints.hub import READY
 from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import parse_json, parse_unique_json, to_json
-from albert_rc.io.messages import kind_of, listed, shortened
+from albert_rc.io.messages import kind_of, shortened
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.formats import OPTION_FORMATS, READERS, check_chunk, read_good, require_good
 from albert_rc.papers.ids import Register
@@ -152,16 +152,9 @@ def answer(
                 how = reading_of(reading, reading.config.max_length)
                 temperature, _ = kept_temperature(tokenizer.folder, way, how)
             alone = Processes(torch.device(device))
-            scored_QK = score(reading, tokenizer, store, alone, token_budget=token_budget)
-            if way is not None:
-                second = second_reading(reading, tokenizer, store, way)
-                scored_QK = second.rescore(scored_QK, alone, token_budget=token_budget)
-                if second.left:
-                    warnings.warn(
-                        "the model's window is too short for some options, which are answered as "
-                        f"without option_score:{listed(list(second.left))}",
-                        stacklevel=2,
-                    )
+            scored_QK, warning = read(reading, tokenizer, store, alone, way, token_budget)
+            if warning is not None:
+                warnings.warn(warning, stacklevel=2)
         finally:
             reading.encoder.compute = before
     lines = iter(score_lines(store, scored_QK, temperature, reuse=reuse))

@@ -5,7 +5,8 @@ Such a passage (a word bank, banked cloze; or sentences to put into gaps) is ans
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -48,18 +49,49 @@ def _pieces(store: Store, first: Tensor, last: Tensor) -> tuple[tuple[int, ...],
     return tuple(tuple(pieces[a - edges[0] : b - edges[0]]) for a, b in pairwise(edges))
 
 
-def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> Indices:
-    """The answer to every question, [Q].
+@dataclass(frozen=True)
+class Bank:
+    """A passage answered as a whole."""
+
+    blank_B: Tensor
+    """Indices of its questions."""
+    chance_BK: Chances
+    """Probabilities of the options, each used at most once."""
+
+
+def solve(
+    store: Store,
+    scored_QK: Tensor,
+    reuse: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> list[Bank]:
+    """Every bank of a store with the probabilities of its options; none with `reuse`.
 
     Args:
         store: the store that was answered.
         scored_QK: natural log-probabilities; -inf beyond a question's last option.
         reuse: whether an option may answer several blanks of a bank.
+        progress: called with the number of blanks of each bank, after it.
     """
+    found = []
+    for blank_B in () if reuse else banks(store):
+        found.append(Bank(blank_B, each_once(_chances(store, scored_QK, blank_B))))
+        if progress is not None:
+            progress(len(blank_B))
+    return found
+
+
+def best_options(store: Store, scored_QK: Tensor, reuse: bool = False) -> Indices:
+    """The answer to every question, [Q]; see `solve` for the arguments."""
+    return best_with(scored_QK, solve(store, scored_QK, reuse))
+
+
+def best_with(scored_QK: Tensor, solved: Iterable[Bank]) -> Indices:
+    """The answer to every question, [Q], with the banks that `solve` found."""
     # numpy's argmax takes the first of equals on every machine.
     best_Q: Indices = scored_QK.numpy().argmax(-1)
-    for blank_B in () if reuse else banks(store):
-        best_Q[blank_B.numpy()] = assigned(each_once(_chances(store, scored_QK, blank_B)))
+    for bank in solved:
+        best_Q[bank.blank_B.numpy()] = assigned(bank.chance_BK)
     return best_Q
 
 
@@ -71,22 +103,21 @@ def in_banks(store: Store, reuse: bool = False) -> Tensor:
     return found_Q
 
 
-def shown_scores(store: Store, scored_QK: Tensor, best_Q: Indices) -> Tensor:
+def shown_scores(scored_QK: Tensor, solved: Iterable[Bank], best_Q: Indices) -> Tensor:
     """Log-probabilities that take account of banks, with the answer as the likeliest option.
 
     Args:
-        store: the store that was answered.
         scored_QK: natural log-probabilities; -inf beyond a question's last option.
-        best_Q: result of `best_options`.
+        solved: result of `solve` for them.
+        best_Q: result of `best_with` for them.
 
     Returns:
         The log-probabilities, [Q, K].
     """
     result_QK = scored_QK.clone()
-    for blank_B in banks(store):
-        chance_BK = each_once(_chances(store, scored_QK, blank_B))
-        shown_BK = with_likeliest(chance_BK, best_Q[blank_B.numpy()])
-        result_QK[blank_B, : shown_BK.shape[1]] = torch.from_numpy(np.log(shown_BK)).to(
+    for bank in solved:
+        shown_BK = with_likeliest(bank.chance_BK, best_Q[bank.blank_B.numpy()])
+        result_QK[bank.blank_B, : shown_BK.shape[1]] = torch.from_numpy(np.log(shown_BK)).to(
             result_QK.dtype
         )
     return result_QK

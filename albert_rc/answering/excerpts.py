@@ -1,8 +1,9 @@
 """Reading questions again with an excerpt of their passage.
 
-A long passage has much that a question does not ask about. Here each question with a passage of
-more than `EXCERPT` tokens is read a second time, with the part of the passage that shares most with
-it, and the two readings are averaged. docs/experiments-models.md gives the gain.
+A long passage has much that a question does not ask about. Here each question is read a second time
+in a window of `EXCERPT` tokens, with the part of the passage that shares most with it, and the two
+readings are averaged; unless the whole passage fits in that window, or its options leave no room
+for one. docs/experiments-models.md gives the gain.
 """
 
 # Q questions, K options of one

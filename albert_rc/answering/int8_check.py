@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from albert_rc import __version__
-from albert_rc.answering.again import second_reading
+from albert_rc.answering.again import read
 from albert_rc.answering.banks import best_options
 from albert_rc.answering.quality import quality, span_quality
 from albert_rc.answering.request import TOKEN_BUDGET
-from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
 from albert_rc.checkpoints.hub import SHIPPED
 from albert_rc.errors import CheckpointError
@@ -136,11 +135,8 @@ def _answered(
         if store.has_answers:
             good = span_quality(store, found, tuned, threshold).f1
         return [question.answer(threshold) for question in found], good
-    scored_QK = score(model, tokenizer, store, processes, token_budget=budget)
-    if trial.way is not None:
-        second = second_reading(model, tokenizer, store, trial.way)
-        scored_QK = second.rescore(scored_QK, processes, token_budget=budget)
-    good = quality(store, scored_QK).score if store.has_answers else None
+    scored_QK, _ = read(model, tokenizer, store, processes, trial.way, budget)
+    good = quality(store, scored_QK, trial.reuse).score if store.has_answers else None
     if store.is_numeric:  # equal if the same to one decimal
         return [f"{number:.1f}" for number in scored_QK[:, 0].tolist()], good
     return best_options(store, scored_QK, trial.reuse).tolist(), good

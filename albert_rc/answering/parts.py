@@ -130,9 +130,10 @@ class Parts:
                 "it, or give another --out"
             )
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, manifest)
         if new:  # without a manifest, existing parts are of unknown origin
-            return self.all
+            for file in (file for part in self.all for file in _files(part)):
+                file.unlink(missing_ok=True)
+        write_json(path, manifest)
         return [part for part in self.all if not all(file.is_file() for file in _files(part))]
 
     def name_of(self, part: Request) -> str:

@@ -29,7 +29,7 @@ class Quality:
     questions: int
 
 
-def quality(store: Store, scored_QK: Tensor) -> Quality:
+def quality(store: Store, scored_QK: Tensor, reuse: bool = False) -> Quality:
     """Evaluate the result of `score` with the store's own metrics.
 
     The answers are those of `predict`; the loss is that of the model's own probabilities, also in
@@ -38,10 +38,11 @@ def quality(store: Store, scored_QK: Tensor) -> Quality:
     Args:
         store: with some known answers.
         scored_QK: log-probabilities of the options, or the predicted numbers.
+        reuse: whether an option may answer several blanks; see `score_lines`.
     """
     answer_Q = store.tensors["answer"].long()
     known_Q = answer_Q >= 0
-    best_Q = torch.from_numpy(best_options(store, scored_QK))[known_Q]
+    best_Q = torch.from_numpy(best_options(store, scored_QK, reuse))[known_Q]
     scored_QK, answer_Q = scored_QK[known_Q].double(), answer_Q[known_Q]
     if store.is_numeric:
         gold_Q, given_Q = answer_Q / VALUE_STEPS, scored_QK[:, 0]

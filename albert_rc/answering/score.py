@@ -10,7 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from albert_rc.answering.banks import best_options, in_banks, shown_scores
+from albert_rc.answering.banks import (
+    Bank,
+    best_options,
+    best_with,
+    in_banks,
+    shown_scores,
+    solve,
+)
 from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
@@ -132,16 +139,20 @@ def reading_of(model: ReadingModel, max_length: int) -> dict[str, Any]:
     return as_json(found)
 
 
-def answers_of(store: Store, scored_QK: Tensor, reuse: bool = False) -> Answers:
+def answers_of(
+    store: Store, scored_QK: Tensor, reuse: bool = False, solved: list[Bank] | None = None
+) -> Answers:
     """The answers in the competition's format.
 
     Cloze: paper id to a list of letters. Multiple choice: question id to a letter. A table: row to
-    a label or a number. See `score_lines` for `reuse`.
+    a label or a number. See `score_lines` for `reuse` and `solved`.
     """
     if store.is_numeric:
         values = [round(value, 4) for value in scored_QK[:, 0].tolist()]
         return dict(zip(store.meta["ids"], values, strict=True))
-    best = best_options(store, scored_QK, reuse).tolist()
+    if solved is None:
+        solved = solve(store, scored_QK, reuse)
+    best = best_with(scored_QK, solved).tolist()
     if store.kind == "label":
         return dict(zip(store.meta["ids"], (store.labels[i] for i in best), strict=True))
     letters = [letter(i) for i in best]
@@ -203,6 +214,7 @@ def score_lines(
     recalled: Recalled | None = None,
     way: str | None = None,
     reuse: bool = False,
+    solved: list[Bank] | None = None,
 ) -> list[dict[str, Any]]:
     """One record per question: paper, number of the question (from 1), letter, probabilities.
 
@@ -213,21 +225,25 @@ def score_lines(
             probabilities, and answers only where something was recalled.
         recalled: options found in other papers for the blanks; `read` is then the answer of the
             model alone.
-        way: method for rescoring options of several words, if any.
+        way: how some questions were read again, if they were.
         reuse: whether an option may be the answer to several blanks of a passage whose blanks all
             have the same options; if not, these passages are answered as a whole (`banks`).
+        solved: the result of `solve` for these scores, if it is there already.
     """
     lines = []
     numbers = store.number_in_passage.tolist()
     options = store.num_options.tolist()
-    read = best_options(store, scored_QK, reuse)
+    if solved is None:
+        solved = solve(store, scored_QK, reuse)
+    # The best of the undivided scores: dividing could turn a near tie into a tie.
+    read = best = best_with(scored_QK, solved)
     once_Q, shown_QK = in_banks(store, reuse), scored_QK
     if not store.is_numeric:
         shown_QK = final_scores(scored_QK, temperature, recalled, once_Q)
-    # The best of the undivided scores: dividing could turn a near tie into a tie.
-    best = read if recalled is None else best_options(store, shown_QK, reuse)
-    if not reuse:
-        shown_QK = shown_scores(store, shown_QK, best)
+    if recalled is not None:
+        solved = solve(store, shown_QK, reuse)
+        best = best_with(shown_QK, solved)
+    shown_QK = shown_scores(shown_QK, solved, best)
     keys = store.meta["question_keys"] if store.kind == "choice" else None
     for question, passage in enumerate(store.passage_of_question.tolist()):
         line = {"paper": store.meta["ids"][passage], "number": numbers[question]}
@@ -277,23 +293,25 @@ def write_predictions(
         temperature: divisor of the logits before the softmax.
         abstain: list the answers whose probability is below this, next to answer.json.
         recalled: options found in other papers for the blanks.
-        way: method for rescoring options of several words, if any.
+        way: how some questions were read again, if they were.
         weights: identifier of the weights, for the score file's first line.
         reading: inference settings for the same line; see `reading_of`.
         reuse: whether an option may answer several blanks; see `score_lines`.
 
     Returns:
-        The answers.
+        The answers below `abstain`, for review; None without it.
     """
-    final_QK = scored_QK
-    if recalled is not None:
-        final_QK = final_scores(scored_QK, temperature, recalled, in_banks(store, reuse))
+    solved = solve(store, scored_QK, reuse)
     lines = []
     if scores is not None or abstain is not None:
-        lines = score_lines(store, scored_QK, temperature, recalled, way, reuse)
+        lines = score_lines(store, scored_QK, temperature, recalled, way, reuse, solved)
         if weights is not None:
             lines[0]["weights"] = weights
         if reading is not None:
             lines[0]["reading"] = reading
-    answers = answers_of(store, final_QK, reuse)
+    if recalled is None:
+        answers = answers_of(store, scored_QK, reuse, solved)
+    else:
+        final_QK = final_scores(scored_QK, temperature, recalled, in_banks(store, reuse))
+        answers = answers_of(store, final_QK, reuse)
     return write_answers(answers, path, lines, scores, abstain, store.labels)

@@ -20,10 +20,17 @@ from albert_rc.answering.opening import Say, read_papers
 from albert_rc.answering.request import Request
 from albert_rc.answering.score import describe, reading_of, score, write_predictions
 from albert_rc.answering.spans import Found, find_spans, write_spans
-from albert_rc.answering.temperature import kept_temperature, record_path, weights_id, why_unused
+from albert_rc.answering.temperature import (
+    kept_temperature,
+    of_other_way,
+    record_path,
+    weights_id,
+    why_unused,
+)
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.errors import CheckpointError, DataError, UsageError
-from albert_rc.io.messages import counted, listed
+from albert_rc.io.messages import counted
+from albert_rc.model.config import READ_ONCE
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.pool import ResultT
 from albert_rc.stores.shards import is_store, open_store
@@ -214,6 +221,11 @@ class OptionTask(Task):
                 f"warning: {record} is {why}, so it is not used; make it again with "
                 "`albert-rc evaluate --calibrate`"
             )
+        elif other := of_other_way(folder, way):
+            self.say(
+                f"note: {other} is for another --option-score, so it is not used; "
+                f"{record} would be (`albert-rc evaluate --calibrate` with scores made like these)"
+            )
 
     def made_by(self) -> dict[str, Any]:
         return super().made_by() | {
@@ -231,12 +243,8 @@ class OptionTask(Task):
     def _read_again(self, readers: Processes, way: str) -> None:
         model = self.loaded.model
         second = second_reading(model, self.loaded.tokenizer, self.store, way)
-        if second.left:
-            self.say(
-                f"warning: the model's window of {model.config.max_length:,} tokens is too short "
-                "for some options; their blanks are answered as without --option-score:"
-                f"{listed(list(second.left))}"
-            )
+        if second.warning is not None:
+            self.say(f"warning: {second.warning}")
         with self.show.bar(second.title, second.count, self.group.is_main) as advance:
             self.scored_QK = second.rescore(
                 self.scored_QK,
@@ -286,10 +294,8 @@ class SpanTask(Task):
         return self.store.num_items
 
     def prepare(self) -> None:
-        if self.request.option_score is not None:
-            raise UsageError(
-                f"--option-score {self.request.option_score} is for cloze papers; leave it out"
-            )
+        if (way := self.request.option_score) is not None:
+            require_way(self.loaded.model, self.store, None if way == READ_ONCE else way)
         if self.request.recall is not None:
             raise UsageError("--recall is for cloze papers; leave it out")
 

@@ -15,11 +15,12 @@ from albert_rc.checkpoints.hub import shipped_models
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.io.files import remembered_sha256
 from albert_rc.io.json import read_json, write_json
+from albert_rc.model.config import READ_AGAIN
 from albert_rc.scoring.calibration import Calibration
 from albert_rc.scoring.score_file import OF_ENSEMBLE, ScoreFile
 
 RECORDS = "calibration*.json"
-"""Name pattern of the records in a model's folder, one for each method of reading options."""
+"""Name pattern of the records in a model's folder, one for each way to read questions again."""
 UNSAID = {"attention": "dense", "int8": False}
 """Defaults for records that lack these inference settings."""
 
@@ -64,7 +65,7 @@ def keep(calibration: Calibration, folder: Path) -> Path:
 
 
 def record_path(folder: Path, way: str | None = None) -> Path:
-    """Path of a temperature's record: one for each method of rescoring options."""
+    """Path of a temperature's record: one for each way to read questions again."""
     return folder / ("calibration.json" if way is None else f"calibration-{way}.json")
 
 
@@ -75,7 +76,7 @@ def kept_temperature(
 
     Args:
         folder: the model's folder.
-        way: method for rescoring options of several words; each has its own probabilities.
+        way: how some questions are read again; each way has its own probabilities.
         reading: the other inference settings; not compared if it is None.
 
     Returns:
@@ -105,6 +106,14 @@ def why_unused(
     if record is None:
         return "for different weights"
     return None if reading is None else other_reading(record, reading)
+
+
+def of_other_way(folder: Path, way: str | None) -> Path | None:
+    """A saved temperature for questions that are read in another way, if there is none for this."""
+    if record_path(folder, way).is_file():
+        return None
+    paths = (record_path(folder, other) for other in (None, *READ_AGAIN))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def other_reading(record: Mapping[str, Any], reading: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,19 +107,6 @@ def peak_memory(device: torch.device) -> int:
 
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-
-
-def forget_peak(device: torch.device) -> None:
-    """Reset `peak_memory` to the current use.
-
-    If the system cannot do that (only Linux can), the peak so far remains.
-    """
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-        return
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 def processor_name() -> str:

@@ -286,13 +286,13 @@ def read_documents(source: Source) -> Iterator[str]:
 
 def sentences(paragraph: str) -> list[str]:
     """The sentences of a paragraph, with their punctuation."""
-    parts: list[str] = []
+    parts: list[list[str]] = []
     for part in _split(" ".join(paragraph.split())):
-        if parts and _SHORT.search(parts[-1]):
-            parts[-1] += f" {part}"
+        if parts and _SHORT.search(parts[-1][-1]):
+            parts[-1].append(part)
         else:
-            parts.append(part)
-    return parts
+            parts.append([part])
+    return [" ".join(part) for part in parts]
 
 
 def _split(text: str) -> Iterator[str]:

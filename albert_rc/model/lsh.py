@@ -147,8 +147,10 @@ class _Round:
     def _shown(self, sorting: Sorting) -> Tensor:
         """Mask of this round's pairs that another round finds too."""
         plan, chunks = self.plan, self.plan.chunks
-        key_XL = (sorting.key_place_XL // plan.chunk + plan.before).short()
-        query_XL = (sorting.query_place_XL // plan.chunk).short()
+        # The smallest type that holds their numbers: this mask is large.
+        kind = torch.int16 if chunks + plan.width < 2**15 else torch.int32
+        key_XL = (sorting.key_place_XL // plan.chunk + plan.before).to(kind)
+        query_XL = (sorting.query_place_XL // plan.chunk).to(kind)
         apart_XCMW = self._of_keys(key_XL) - self._of_queries(query_XL)
         # The difference modulo the number of chunks is below the width: five comparisons cost a
         # third of a modulo.

@@ -15,7 +15,7 @@ def parse_squad(raw: Any, paper_id: str, level: str | None, report: Problems) ->
     Without the field `answers` a question is a test question; an empty list means that the passage
     does not answer it. `is_impossible` together with answers is an error.
     """
-    if isinstance(raw, tuple):  # message of `sources` about an item that is not a paragraph
+    if isinstance(raw, tuple):  # a message about an item that is not a paragraph
         report.error(raw[0])
         return None
     if not isinstance(raw, dict) or "number" not in raw:

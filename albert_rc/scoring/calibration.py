@@ -32,7 +32,7 @@ class Calibration:
     scores_temperature: float
     """Temperature that the scores were made with."""
     way: str | None
-    """Method for rescoring options of several words."""
+    """How some questions were read again, if they were."""
     reading: dict[str, Any] | None
     """Other inference settings, if the scores have them; see `answering.score.reading_of`."""
     folds: int

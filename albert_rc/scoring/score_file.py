@@ -61,7 +61,7 @@ class ScoreFile:
     reading: dict[str, Any] | None
     """Inference settings (attention, window and the like), if given."""
     way: str | None
-    """Method for rescoring options of several words (`predict --option-score`)."""
+    """How some questions were read again, if they were (`predict --option-score`)."""
     read: list[str | None]
     """The model's own answers at blanks recalled by `predict --recall`."""
     each_once: list[bool]

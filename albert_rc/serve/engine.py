@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 from albert_rc.answering.again import second_reading, way_of
+from albert_rc.answering.banks import solve
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import answers_of, reading_of, score, score_lines
 from albert_rc.answering.temperature import kept_temperature
@@ -257,7 +258,9 @@ class Engine:
                 messages.append(Message("warning", said))
             store = make_store(found, loaded.tokenizer, loaded.model.config.max_length)
             messages += [Message("warning", line) for line in losses(store)]
-            answers[found.kind], lines = self._answer(store, loaded, end, stopped, place)
+            answers[found.kind], lines, warning = self._answer(store, loaded, end, stopped, place)
+            if warning is not None:
+                messages.append(Message("warning", warning))
             papers += _papers(found, lines, reading.numbers)
         papers.sort(key=lambda paper: natural_key(paper["id"]))  # a printed exam has both kinds
         return to_json(
@@ -280,8 +283,8 @@ class Engine:
         end: float,
         stopped: Callable[[], bool],
         place: Place,
-    ) -> tuple[Any, list[dict[str, Any]]]:
-        """The answers and score records, as `predict` would write them."""
+    ) -> tuple[Any, list[dict[str, Any]], str | None]:
+        """The answers and score records, as `predict` would write them, and its warning if any."""
 
         def answered(questions: int) -> None:
             place.answered(questions)
@@ -299,13 +302,16 @@ class Engine:
         model, tokenizer, group = loaded.model, loaded.tokenizer, self._processes
         budget = TOKEN_BUDGET if group.device.type == "cuda" else CPU_TOKENS
         scored_QK = score(model, tokenizer, store, group, token_budget=budget, progress=answered)
+        warning = None
         if way := self._way(model):
             place.stage = "again"
-            scored_QK = second_reading(model, tokenizer, store, way).rescore(
-                scored_QK, group, token_budget=budget, progress=in_time
-            )
+            second = second_reading(model, tokenizer, store, way)
+            scored_QK = second.rescore(scored_QK, group, token_budget=budget, progress=in_time)
+            warning = second.warning
         temperature, _ = self._temperatures[store.kind]
-        return answers_of(store, scored_QK), score_lines(store, scored_QK, temperature)
+        solved = solve(store, scored_QK, progress=in_time)
+        answers = answers_of(store, scored_QK, solved=solved)
+        return answers, score_lines(store, scored_QK, temperature, solved=solved), warning
 
 
 def _papers(

@@ -75,27 +75,14 @@ def begins_word(tokenizer: Tokenizer) -> Tensor:
     mark = max("##", "▁", "Ġ", key=lambda sign: sum(piece.startswith(sign) for piece in pieces))
     if mark == "##":
         return torch.tensor([not piece.startswith(mark) for piece in pieces])
-    spelt = map(_spelt_bytes, pieces) if mark == "Ġ" else pieces
+    spelt = pieces
+    if mark == "Ġ":  # a byte-level piece such as `âĢĻ`, which is ’, is not readable as it is
+        from tokenizers.decoders import ByteLevel
+
+        spelt = [ByteLevel().decode([piece]) for piece in pieces]
     return torch.tensor(
         [
             piece.startswith(mark) or not any(char.isalnum() for char in said)
             for piece, said in zip(pieces, spelt, strict=True)
         ]
     )
-
-
-def _spelt_bytes(piece: str) -> str:
-    """The text of a byte-level piece: `âĢĻ` is ’ (Radford et al. 2019, their bytes_to_unicode)."""
-    return bytes(_BYTES.get(char, 0x3F) for char in piece).decode(errors="replace")
-
-
-def _byte_signs() -> dict[str, int]:
-    """The byte of each character in byte-level pieces: printable ones stand for themselves."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = (byte for byte in range(256) if byte not in plain)
-    return {chr(byte): byte for byte in plain} | {
-        chr(256 + number): byte for number, byte in enumerate(others)
-    }
-
-
-_BYTES = _byte_signs()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from albert_rc import answer
-from albert_rc.answering.banks import banks, best_options
+from albert_rc.answering.banks import banks, best_options, solve
 from albert_rc.answering.lookup import Recalled
 from albert_rc.answering.quality import quality
 from albert_rc.answering.score import answers_of, describe, score_lines
@@ -122,6 +122,17 @@ def test_the_accuracy_in_training_is_that_of_the_answers(store):
     made, scored_QK = close_race(store)
     made.tensors["answer"] = torch.tensor([1, 0, 2])
     assert quality(made, scored_QK).score == 1
+    assert quality(made, scored_QK, reuse=True).score == pytest.approx(2 / 3)
+
+
+def test_solving_banks_reports_each_so_that_it_can_be_stopped(store):
+    made = store(paper(blanks=3), paper(blanks=4))
+    scored_QK = close_race(store)[1][:1].repeat(7, 1)
+    done = []
+    solved = solve(made, scored_QK, progress=done.append)
+    assert done == [3, 4]
+    assert [bank.blank_B.tolist() for bank in solved] == [[0, 1, 2], [3, 4, 5, 6]]
+    assert solve(made, scored_QK, reuse=True) == []
 
 
 @pytest.mark.parametrize("temperature", [1.0, 3.0])

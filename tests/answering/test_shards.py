@@ -12,6 +12,7 @@ from conftest import SAMPLE
 
 from albert_rc.answering.int8_check import Trial, identity
 from albert_rc.answering.lookup import Memory
+from albert_rc.answering.parts import Parts
 from albert_rc.answering.request import Request
 from albert_rc.answering.run import run
 from albert_rc.answering.tasks import Show
@@ -154,6 +155,18 @@ def test_a_part_without_all_its_files_is_answered_again(data, tmp_path, works, c
     answers = json.loads((tmp_path / "a.json").read_bytes())
     lines = (tmp_path / "a.jsonl").read_text().splitlines()
     assert len(lines) == sum(map(len, answers.values()))
+
+
+def test_parts_of_unknown_origin_are_never_taken_for_done(data, tmp_path, works):
+    """Nor if the run that finds them is killed before it comes to them."""
+    store = split_path(data["cloze", 3], "dev")
+    parts = Parts(Request(data=store, model=MODEL, out=tmp_path / "parts"))
+    for part in parts.all:
+        part.out.parent.mkdir(exist_ok=True)
+        part.out.write_text('{"stale.json": ["B"]}')
+    for _ in range(2):  # the second is after a kill
+        assert parts.begin({}) == parts.all
+    assert not any(part.out.exists() for part in parts.all)
 
 
 def test_parts_can_have_scores_later(data, tmp_path, works, cli):

@@ -289,6 +289,10 @@ def test_from_articles_to_answers(file, cli, works, answered, sample, tmp_path):
                tmp_path / "raw.json", "--null-threshold", 1e9, "--max-length", 64)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert all(json.loads((tmp_path / "raw.json").read_bytes()).values())
+    how = ("--data", file, "--model", tmp_path / "run", "--max-length", 64, "--out")
+    works("predict", *how, tmp_path / "once.json", "--option-score", "once")
+    done = cli("predict", *how, tmp_path / "twice.json", "--option-score", "excerpt")
+    assert "--option-score excerpt is for questions with options" in done.stderr
     done = works("doctor", file, "--model", sample / "vocabulary", "--max-length", 64)
     assert "longer than 64 tokens" in done.stdout
     assert "answerable 66.7%, no answer 16.7%, none 16.7%" in " ".join(done.stdout.split())

@@ -110,6 +110,18 @@ def test_reformers_chunks_attend_to_themselves_and_the_one_before(monkeypatch):
     torch.testing.assert_close(found, expected)
 
 
+def test_a_pair_found_twice_counts_once_in_any_number_of_chunks(monkeypatch):
+    """Two rounds that sort in the same way are one; the numbers of chunks exceed 16 bits."""
+    monkeypatch.setattr(hashing, "_drawn", lambda *at: torch.ones(at[-2] * at[-1]))
+    length = 4 * (2**15 + 100)
+    q, kv = drawn(length, heads=1, size=4, dtype=torch.float32)
+    once, twice = (
+        lsh_attention(q.abs(), kv, (length,), LshConfig(shared=True, chunk=4, rounds=n, buckets=2))
+        for n in (1, 2)
+    )
+    torch.testing.assert_close(twice, once)
+
+
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("name", ["ours", "faithful"])
 def test_gradcheck(name, dropout):

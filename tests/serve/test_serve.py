@@ -233,6 +233,25 @@ def test_questions_about_long_passages_are_read_as_by_predict(tmp_path, way):
     assert question["probabilities"] == line["probabilities"]
 
 
+def test_options_that_cannot_be_read_again_are_named():
+    import torch
+
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import Limits
+
+    paper = {"article": "He _ home .", "options": [["went", "ran and " * 300]]}
+    upload = make_upload(json.dumps(paper).encode(), "a.json")
+    said = []
+    engine = Engine(
+        "albert-rc-tiny", Processes(torch.device("cpu")), Limits(), said.append, "masks"
+    )
+    found = json.loads(engine.submit(upload, None).result())
+    engine.close()
+    (text,) = [m["text"] for m in found["messages"] if "read only once" in m["text"]]
+    assert "a.json, blank 1: an option of" in text
+
+
 def test_untrained_heads_are_said_to_guess(served):
     race = {"article": "It rains .", "questions": ["What ?"], "options": [["rain", "sun"]]}
     (message,) = served.post({**race, "answers": [], "id": "r"}).json["messages"]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from albert_rc import answer
 from albert_rc.answering.score import score_lines
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, Interrupted, UsageError
@@ -146,6 +147,23 @@ def test_folds_answer_every_paper_once_and_go_on(data, sample, tmp_path, works, 
     assert other.returncode == 2
     assert "were started with --learning-rate 0.001, not 0.05; use their" in other.stderr
     assert (out / "scores.jsonl").read_bytes() == before
+
+
+def test_folds_are_answered_as_predict_would(sample, tokenizer, tmp_path):
+    loaded = load_model(sample / "vocabulary", "choice", scratch="tiny", seed=2)
+    loaded.model.read_again = "excerpt"
+    save_model(loaded.model, loaded.tokenizer, tmp_path)
+    papers = read_split(sample / "race" / "dev")
+    several._answer(
+        make_store(papers, tokenizer, loaded.model.config.max_length),
+        tmp_path,
+        Processes(torch.device("cpu")),
+    )
+    lines = [json.loads(line) for line in (tmp_path / several.HELD_OUT).read_text().splitlines()]
+    given = answer(sample / "race" / "dev", load_model(tmp_path, "choice"), precision="fp32")
+    expected = [one.probability for paper in given for one in paper.answers]
+    assert [max(line["probabilities"]) for line in lines] == pytest.approx(expected, abs=1e-5)
+    assert {line["option_score"] for line in lines} == {"excerpt"}
 
 
 def test_papers_whose_answers_nobody_knows_have_no_score(stores, sample, tmp_path):

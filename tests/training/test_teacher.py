@@ -7,12 +7,14 @@ import torch
 from commands import run_cli
 from safetensors.torch import load_file
 
+from albert_rc import answer
 from albert_rc.answering.score import score, score_lines
 from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import DataError, UsageError
+from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes
-from albert_rc.stores.store import load_store
+from albert_rc.stores.store import load_store, make_store
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.objectives import teacher
 from albert_rc.training.objectives.answer_loss import taught_loss
@@ -69,6 +71,41 @@ def test_a_score_file_and_the_model_that_made_it_teach_the_same(lesson):
     by_file = Teacher(str(lesson / "scores.jsonl")).chances(store, ALONE, "fp32")
     assert by_model.shape == (int(store.num_options.sum()),)
     torch.testing.assert_close(by_file, by_model, atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot choose between them")
+@pytest.mark.parametrize("way", ["masks", "excerpt"])
+def test_a_teacher_that_reads_twice_teaches_what_it_would_answer(sample, tokenizer, tmp_path, way):
+    kind, data = ("cloze", "cloze") if way == "masks" else ("choice", "race")
+    teacher = load_model(sample / "vocabulary", kind, scratch="tiny", seed=7)
+    teacher.model.read_again = way
+    save_model(teacher.model, teacher.tokenizer, tmp_path)
+    store = make_store(
+        read_split(sample / data / "train"), tokenizer, teacher.model.config.max_length
+    )
+    chance_O = Teacher(str(tmp_path)).chances(store, ALONE, "fp32")
+    given, once = (
+        answer(
+            sample / data / "train",
+            load_model(tmp_path, kind),
+            option_score=option_score,
+            precision="fp32",
+        )
+        for option_score in (None, "once")
+    )
+    expected, single = (
+        torch.tensor(
+            [
+                chance
+                for paper in papers
+                for one in paper.answers
+                for chance in one.probabilities.values()
+            ]
+        )
+        for papers in (given, once)
+    )
+    torch.testing.assert_close(chance_O, expected, atol=2e-6, rtol=1e-4)
+    assert not torch.allclose(single, expected, atol=1e-4)
 
 
 def test_a_teacher_with_too_few_positions_is_named(lesson, stores, tmp_path):

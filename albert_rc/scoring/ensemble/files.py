@@ -231,8 +231,8 @@ def check_models(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]]) -
         models: result of `models_of` for the fitted files.
 
     Raises:
-        DataError: the number or order of files, the kind of answers, the temperature, or the method
-            for options of several words differs from the fit's.
+        DataError: the number or order of files, the kind of answers, the temperature, or how some
+            questions were read again differs from the fit's.
     """
     if len(files) != len(models):
         raise DataError(

@@ -12,7 +12,7 @@ from safetensors import safe_open
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from albert_rc.answering.score import score
+from albert_rc.answering.again import read, way_of
 from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import load_model
@@ -36,7 +36,7 @@ class Teacher:
 
     source: str
     """A score file of the training papers from `predict --scores` or `ensemble --scores`, or a
-    model with the student's vocabulary, which then answers them."""
+    model with the student's vocabulary, which then answers them as `predict` does."""
 
     _last: dict[str, tuple[Store, Tensor]] = field(default_factory=dict, compare=False)
     """The last store's probabilities by precision: runs with other seeds have the same store."""
@@ -111,7 +111,10 @@ class Teacher:
     def _made_from(self, store: Store, precision: str) -> dict[str, str]:
         """What a model's probabilities follow from."""
         papers = sha256(to_json(store.identity))
-        return {"teacher": self.source_id(), "papers": papers, "precision": precision}
+        config = file_sha256(resolve_source(self.source) / "config.json")
+        return {
+            "teacher": self.source_id(), "config": config, "papers": papers, "precision": precision
+        }  # fmt: skip
 
     def _before(
         self, run: Path | None, store: Store, group: Processes, precision: str
@@ -181,7 +184,7 @@ def _from_model(source: str, store: Store, group: Processes, precision: str) -> 
         )
     model = loaded.model.to(group.device)
     model.encoder.compute = replace(model.encoder.compute, precision=precision)
-    scored_QK = score(model, loaded.tokenizer, store, group)
+    scored_QK, _ = read(model, loaded.tokenizer, store, group, way_of(model, None))
     there_QK = torch.arange(scored_QK.shape[1]) < store.num_options[:, None]
     return scored_QK.exp()[there_QK]
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
+from albert_rc.answering.again import read, way_of
 from albert_rc.answering.quality import quality
-from albert_rc.answering.score import score, score_lines
+from albert_rc.answering.score import score_lines
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
@@ -279,10 +280,12 @@ def _answer(store: Store, folder: Path, group: Processes) -> float | None:
     """Answer the held-out papers with a run's best weights; their score, if answers are known."""
     loaded = load_model(folder, store.kind, labels=store.labels)
     loaded.model.to(group.device)
-    scored_QK = score(loaded.model, loaded.tokenizer, store, group)
+    way = way_of(loaded.model, None)
+    scored_QK, _ = read(loaded.model, loaded.tokenizer, store, group, way)
     if group.is_main:
         # The model's own probabilities, for a temperature.
-        write_bytes(folder / HELD_OUT, json_lines(score_lines(store, scored_QK, reuse=True)))
+        lines = score_lines(store, scored_QK, way=way, reuse=True)
+        write_bytes(folder / HELD_OUT, json_lines(lines))
     return round(quality(store, scored_QK).score, 5) if store.has_answers else None
 
 
