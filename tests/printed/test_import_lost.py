@@ -329,3 +329,42 @@ def test_answers_in_words_to_questions_without_options_are_noted(tmp_path):
         assert any("the key's answer to 41 (" in note and "not used" in note for note in notes)
     unread = key.replace("36-38 DDA", "36-37 DD").replace("41. goes", "38. sad\n41. goes")
     assert 38 in bring(tmp_path, f"{text}Answer Key\n{unread}")[1]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "Please keep off the grass.",
+        "The library opens at 9 a.m. and closes at 5 p.m. It is closed on Mondays.",
+        "Hilltop School",
+    ],
+)
+def test_a_short_text_between_questions_is_no_stray_line(tmp_path, between):
+    """Its questions were given to the passage above, and nothing was said."""
+    text = f"{TEXT}\n{QUESTIONS.replace('40.', f'%{between}%%40.')}{ANSWERS}".replace("%", "\n")
+    papers, refused, imports = bring(tmp_path, text)
+    assert (papers, refused) == ([], [40])
+    (line,) = said(imports)
+    assert between[:30] in line
+    assert "may be the passage of 40" in line
+    assert "(line 9)" in line
+    marked = text.replace(between, f"Passage\n{between}")  # as the message proposes
+    papers, refused, _ = bring(tmp_path, marked)
+    assert (refused, [paper["article"] for paper in papers]) == ([], [BREAD, between])
+    papers, refused, _ = bring(tmp_path, text.replace(f"{between}\n", ""))
+    assert (papers, refused) == ([RACE], [])
+
+
+def test_a_note_on_a_word_between_questions_is_no_passage(tmp_path):
+    text = f"{TEXT}\n{QUESTIONS.replace('40.', '%*oven 烤箱%%40.')}{ANSWERS}".replace("%", "\n")
+    papers, refused, _ = bring(tmp_path, text)
+    assert (papers, refused) == ([RACE], [])
+
+
+def test_a_line_between_the_options_of_blanks_is_listed(tmp_path):
+    """Blanks are in the passage above, so nothing else can be meant."""
+    papers, refused, imports = bring(
+        tmp_path, f"{STORY}\n{LISTS.replace('38.', '%Hilltop School%%38.')}{KEY}".replace("%", "\n")
+    )
+    assert (papers, refused) == ([CLOZE], [])
+    assert [line.text for line in imports[0].left_out][:1] == ["Hilltop School"]

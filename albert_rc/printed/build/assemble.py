@@ -98,6 +98,7 @@ class _Assembler:
             return
         self.troubles += number_troubles(block.items, self.candidates)
         self.troubles += lost_questions(self._text(), block.items, self.before, self.known)
+        self._text_between()
         bank = [item for item in block.items if item.number is None]
         numbered = [item for item in block.items if item.number is not None]
         blanks = [item for item in numbered if not stem_of(item)]
@@ -141,6 +142,17 @@ class _Assembler:
 
     def _trouble(self, numbers: Sequence[int], place_: str, reason: str, way_out: str) -> None:
         self.troubles.append(Trouble(tuple(numbers), place_, reason, way_out))
+
+    def _text_between(self) -> None:
+        for line, numbers in self.block.between:
+            self._trouble(
+                numbers,
+                line.place,
+                f"{shortened(line.text, 40)!r} between the questions may be the passage of "
+                f"{spans(numbers)}, or the heading of another section",
+                "if it is a passage, write `Passage` on a line above it; if it is a heading, "
+                f"remove {spans(numbers)}; if it is neither, delete it",
+            )
 
     def _prose(self) -> list[Paragraph]:
         """The passage itself, without headings and fields to fill in."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from albert_rc.printed.lines import shortened, words
+import re
+
+from albert_rc.printed.lines import Line, shortened, words
 from albert_rc.printed.papers import Import
 from albert_rc.printed.recognise.blanks import Candidate, candidates, lone_blanks
 from albert_rc.printed.recognise.blocks import Block, LeftOut, Outline
 from albert_rc.printed.recognise.checks import beginnings
 from albert_rc.printed.recognise.options import Item
 from albert_rc.printed.recognise.passages import split_paragraphs, text_lines
+from albert_rc.printed.recognise.prose import role_of
 
 STRAY = 20
-"""Maximum number of words of a line between two lists that is not a passage."""
+"""Number of words from which text between two lists is a passage for certain."""
+_NOTE = re.compile(r"\s*[(\[*※]")
+"""Beginning of a note, such as the translation of a word."""
 
 
 def join_blocks(outline: Outline, found: Import) -> None:
@@ -26,10 +31,8 @@ def join_blocks(outline: Outline, found: Import) -> None:
         if last is not None and _is_interrupted(last, block, outline):
             first = block.text[0] if block.text else None
             unread = _numbers_between(last.items[-1], block.items[0])
-            if not unread and first is not None and not (first.gap or first.turns or first.whole):
-                last.items[
-                    -1
-                ].trouble = f"{shortened(first.text, 30)!r} may continue with its options"
+            if not unread and first is not None:
+                _doubt(last, first, block)
             found.left_out += [
                 LeftOut(
                     e.place, e.text.strip(), "unreadable options" if unread else "between options"
@@ -54,6 +57,24 @@ def join_blocks(outline: Outline, found: Import) -> None:
         else:
             blocks.append(block)
     outline.blocks = blocks
+
+
+def _doubt(last: Block, first: Line, block: Block) -> None:
+    """Refuse a list with text in it that may belong to an option, or to the numbers below it.
+
+    A few words between questions may be a notice or a message that the next questions are about,
+    the heading of a section without a passage, or the header of a page. Blanks are in the passage
+    above, so their options cannot be about anything else.
+    """
+    if not (first.gap or first.turns or first.whole):
+        last.items[-1].trouble = f"{shortened(first.text, 30)!r} may continue with its options"
+    if last.items[-1].stem and not _is_note(first):
+        below = [item.number for item in block.items if item.number is not None]
+        last.between.append((first, below))
+
+
+def _is_note(line: Line) -> bool:
+    return role_of(line.shadow) == "foreign" and _NOTE.match(line.shadow) is not None
 
 
 def _is_bank(block: Block) -> bool:

@@ -29,6 +29,8 @@ class Block:
     items: list[Item] = field(default_factory=list)
     answers: list[key.KeyEntry] = field(default_factory=list)
     key_problems: list[key.KeyProblem] = field(default_factory=list)
+    between: list[tuple[Line, list[int]]] = field(default_factory=list)
+    """Text between its questions that may be a passage, each with the numbers below it."""
     papers: int = 0
     """Number of papers made from it."""
 
