@@ -10,6 +10,7 @@ from typing import Literal
 
 from albert_rc.papers.words import is_word
 from albert_rc.printed.lines import FINAL, OTHER_LETTERS, SOFT_HYPHEN, Line, words, wraps
+from albert_rc.printed.recognise.sections import role_of_section
 
 INSTRUCTION_LINES = 12
 ENGLISH = 0.6
@@ -79,6 +80,9 @@ _DETAIL = re.compile(
 )
 _CHINESE = re.compile(
     "短文|选项|选出|填入|空白|完形|阅读|小题|满分|部分|第.节|答题|单词|姓名|班级|试卷|试题"
+)
+_HAN_SECTION = re.compile(
+    r"\W*(?:第\s*)?[一二三四五六七八九十]{1,3}\s*(?:部分|节|大题|[、.,])[^A-Za-z]{0,30}$"
 )
 _PAGE = re.compile(
     r"(?i)^\W*(?:[-–—~·]+\s*[0-9]{1,3}\s*[-–—~·]+"
@@ -150,17 +154,20 @@ def begins_section(line: Line) -> bool:
     return _HEADING.match(line.shadow.strip()) is not None
 
 
-def role_of(shadow: str) -> Role:
+def role_of(shadow: str) -> Role:  # noqa: PLR0911 - one case, one answer
     """The probable role of a paragraph that is neither options nor key."""
     shadow = shadow.strip()
     found = words(shadow)
     if is_foreign(shadow):
-        return "instruction" if _CHINESE.search(shadow) or _LETTERS.search(shadow) else "foreign"
+        signs = (_CHINESE.search(shadow), _LETTERS.search(shadow), _HAN_SECTION.match(shadow))
+        return "instruction" if any(signs) else "foreign"
     if is_field(shadow) and len(found) <= 14:
         return "heading"
     short = len(found) <= 8 and not re.search(r"[.!?,;]\W*$", shadow[2:])
     if short and (_HEADING.match(shadow) or _EXAM.search(shadow)) and "__" not in shadow:
         return "heading"
+    if (section := role_of_section(shadow)) is not None:
+        return section
     letters = bool(_OPTIONS.search(shadow))
     if _OPENS.match(shadow) or letters:
         parts = [part for part in re.split(r"(?<=[.!?:])\s+", shadow) if words(part)]

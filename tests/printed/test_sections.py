@@ -1,0 +1,61 @@
+"""Sections without a passage: their questions are never given to the passage above."""
+
+import pytest
+from exam import CLOZE, KEY, LISTS, QUESTIONS, RACE, STORY, TEXT, bring
+
+from albert_rc.printed.recognise.prose import role_of
+
+GRAMMAR = """\
+41. She ____ to school every day.
+A. go  B. goes  C. going  D. gone
+42. They ____ playing now.
+A. is  B. are  C. am  D. be
+"""
+HEADINGS = [
+    "II. Choose the best word.",
+    "II. Complete the sentences.",
+    "Complete the sentences.",
+    "Grammar",
+    "Grammar and vocabulary (10 marks)",
+    "Multiple choice (10 marks)",
+    "Part 2: Use of English. Complete the sentences with the right form.",
+    "Part III Listen to the recording and choose. (10 points)",
+    "Listen to the recording and choose.",
+    "Listening. You will hear each dialogue twice.",
+    "Underline the correct form.",
+    "Vocabulary and grammar. Tick the right box.",
+    "三、单项选择",
+]
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_a_section_ends_the_passage_above(tmp_path, heading):
+    text = f"{TEXT}\n{QUESTIONS}\n{heading}\n{GRAMMAR}\nAnswers\n39-42 BABB\n"
+    papers, refused, imports = bring(tmp_path, text)
+    assert (papers, refused) == ([RACE], [41, 42])
+    (trouble,) = imports[0].all_troubles()
+    assert "41-42: questions without a passage" in str(trouble)
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_the_instruction_of_a_section_is_no_passage(tmp_path, heading):
+    papers, refused, _ = bring(tmp_path, f"{heading}\n{GRAMMAR}")
+    assert (papers, refused) == ([], [41, 42])
+    text = f"{STORY}{LISTS}\n{heading}\n{GRAMMAR}{KEY}"
+    papers, refused, _ = bring(tmp_path, text)
+    assert (papers, refused) == ([CLOZE], [41, 42])
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [
+        "Choose the right words",
+        "Choose the right words. People will like you for it.",
+        "Use the right words when you speak to old people.",
+        "Listen to the rain.",
+        "Writing to a friend",
+        "Tests",
+    ],
+)
+def test_advice_in_an_article_is_its_text(advice):
+    assert role_of(advice) == "text"
