@@ -47,6 +47,21 @@ def test_the_instruction_of_a_section_is_no_passage(tmp_path, heading):
 
 
 @pytest.mark.parametrize(
+    "line",
+    ["Do these quickly!", "Grammar test for Class 9, Spring term, Teacher: Mrs Smith.", "Go"],
+)
+def test_a_few_words_are_a_passage_only_if_a_heading_says_so(tmp_path, line):
+    papers, refused, imports = bring(tmp_path, f"{line}\n{QUESTIONS}")
+    assert (papers, refused) == ([], [39, 40])
+    (trouble,) = imports[0].all_troubles()
+    assert "may be an instruction or a heading" in str(trouble)
+    assert "(line 1)" in str(trouble)
+    for heading in ("Passage", "Text 2", "A", "Sign 1", "Passage 1\nRead it and choose A, B or C."):
+        papers, refused, _ = bring(tmp_path, f"{heading}\n{line}\n{QUESTIONS}")
+        assert (refused, [paper["article"] for paper in papers]) == ([], [line])
+
+
+@pytest.mark.parametrize(
     "advice",
     [
         "Choose the right words",

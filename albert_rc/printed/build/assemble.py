@@ -20,11 +20,13 @@ from albert_rc.printed.recognise.marked import (
 from albert_rc.printed.recognise.matching import give_headings
 from albert_rc.printed.recognise.options import Item, cut, usual_count
 from albert_rc.printed.recognise.passages import (
+    SENTENCE,
     Paragraph,
     article,
     as_gap,
     choice_parts,
     cloze_parts,
+    is_announced,
     split_paragraphs,
     text_lines,
 )
@@ -388,6 +390,21 @@ class _Assembler:
         )
         self._write_cloze(placement, {number: list(shared) for number in numbers})
 
+    def _check_length(self, numbers: Sequence[int], text: str, part: Sequence[Paragraph]) -> None:
+        """Refuse a few words as a passage, unless a heading says that they are one."""
+        place_ = part[0].lines[0][1].place
+        known = any(trouble.place == place_ for trouble in self.troubles)
+        if known or len(words(text)) >= SENTENCE or is_announced(part, self.paragraphs):
+            return
+        self._trouble(
+            numbers,
+            place_,
+            f"{spans(numbers)}: {shortened(text, 40)!r} above the questions may be an instruction "
+            "or a heading, and not their passage",
+            "write `Passage` on a line above it if it is one; if not, put a passage above the "
+            "questions, or remove them",
+        )
+
     def _choice(self, items: Sequence[Item], has_cloze: bool) -> None:
         items = sorted(items, key=lambda item: item.number or 0)
         numbers = [item.number for item in items if item.number is not None]
@@ -395,6 +412,7 @@ class _Assembler:
         text = ""
         if parts and parts[-1]:
             text = article(parts[-1], [], self.outline.vocabulary, self.notes)
+            self._check_length(numbers, text, parts[-1])
         else:
             why = "the text above them has blanks" if has_cloze else "there is no text above them"
             self._trouble(

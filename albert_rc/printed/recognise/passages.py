@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from albert_rc.printed.lines import FINAL, Line, words
 from albert_rc.printed.recognise.blanks import Candidate
@@ -17,6 +18,11 @@ SENTENCE = 12
 """Minimum number of words of a sentence that is neither a title nor a heading."""
 BLANKS = 3
 """Minimum number of marked blanks of a paragraph that is a passage, whatever its first sentence."""
+_NAME = re.compile(
+    r"(?i)\b(?:passage|text|article|story|sign|notice|message|dialogue|conversation)\b"
+    r"|^\W*[A-H]\s*(?:篇|\W*$)|第.{1,3}篇"
+)
+"""Pattern of a heading that says that a passage is below it."""
 _BLANK = re.compile(r"_\s*[0-9]{1,4}\s*_")
 
 
@@ -127,6 +133,13 @@ def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[li
     if len(parts) > 1 and not parts[-1]:
         parts.pop()  # a heading or an instruction between the text and its questions
     return parts
+
+
+def is_announced(part: Sequence[Paragraph], found: Sequence[Paragraph]) -> bool:
+    """Whether a heading such as `Passage 2` or `B` is above a passage, or above its instruction."""
+    above = found[: found.index(part[0])]
+    labels = takewhile(lambda paragraph: paragraph.role != "text", reversed(above))
+    return any(label.role == "heading" and _NAME.search(label.shadow) for label in labels)
 
 
 def article(

@@ -29,6 +29,7 @@ _HEADING = re.compile(
       | [IVX]{{1,4}}\s*[.、]  | \([IVXA-H]\) | [A-H] (?=\W*$) | [A-H]\s*篇
       | 第?\s*[一二三四五六七八九十]{{1,3}}\s*(?:部分|节|大题|篇|[、.)，])
       | 第\s*[0-9IVX]+\s*(?:部分|节|篇)
+      | (?:sign|notice|message|dialogue|conversation)\s+[0-9]{{1,2}} (?=\W*$)
       | (?:(?:reading\s+)?comprehension\s+)?questions? (?=\W*$)
       | multiple[\s-]choice(?:\s+questions?)? (?=\W*$)
       | fragen(?:\s+zum\s+text)? (?=\W*$) | aufgaben (?=\W*$)
