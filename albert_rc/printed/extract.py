@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.decode import decode
@@ -21,8 +22,12 @@ NO_PICTURES = (".heic", ".heif", ".pdf", ".doc", ".docx")
 """Suffixes of files that may be a page of a paper, but are not read with its pictures."""
 
 
-def require_printed(path: Path) -> None:
+def require_printed(path: Path, kind: Literal["paper", "key"] = "paper") -> None:
     """Refuse a file that cannot be a printed paper, without reading it.
+
+    Args:
+        path: a file, or a folder of pictures.
+        kind: what it should be, for messages.
 
     Raises:
         UsageError: unsupported file type.
@@ -50,10 +55,10 @@ def require_printed(path: Path) -> None:
         raise UsageError(f"{path}: an old Word document; save it as .docx")
     if suffix in (".heic", ".heif"):
         raise UsageError(f"{path}: HEIC pictures (from iPhones) are not supported; save it as JPEG")
-    if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: the file name of a paper must end in {', '.join(SUFFIXES)}")
     if not path.is_file():
         raise DataError(f"{path}: no such file; check the path")
+    if suffix not in SUFFIXES:
+        raise UsageError(f"{path}: the file name of a {kind} must end in {', '.join(SUFFIXES)}")
 
 
 def read_printed(path: Path) -> PrintedText:

@@ -42,6 +42,8 @@ class Paper:
     options: list[list[str]]
     place: str
     answers: list[str] | None = None
+    answered_at: dict[int, str] = field(default_factory=dict)
+    """The place of each number's answer, for messages."""
     name: str = ""
     """The name of the file to write."""
     marked: dict[str, list[KeyEntry]] = field(default_factory=dict)

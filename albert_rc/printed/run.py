@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import repeat
 from pathlib import Path
 
 from albert_rc.io.files import natural_key
@@ -67,7 +66,7 @@ def import_papers(
             for answer in block.answers
         ]
         papers = [paper for found in imports for paper in found.papers]
-        own = [paper.answers for paper in papers]
+        own = [(paper.answers, paper.answered_at) for paper in papers]
         if len(paths) > 1:  # the key may use its name as a label
             for found in imports:
                 for paper in found.papers:
@@ -75,9 +74,10 @@ def import_papers(
         said = f"a key with {counted(len(answers), 'answer')}"
         notes = [said, *text.notes, *of_example]
         rest = Import(str(key_path), [], assign(papers, answers), outline.left_out, notes)
-        for paper, before in zip(papers, own, strict=True):
+        for paper, (before, places) in zip(papers, own, strict=True):
             if before is not None and len(before) == len(paper.numbers):
-                others = zip(paper.numbers, before, repeat(paper.place), strict=False)
+                at = [places[number] for number in paper.numbers]
+                others = zip(paper.numbers, before, at, strict=True)
                 must_agree(paper, others, "in the paper's own key", f"in {key_path}")
         report_doubts(rest, text, keep_unsure)
         _blame_key(outline, papers, rest, of)
@@ -144,8 +144,10 @@ def _unanswered(papers: Sequence[Paper]) -> set[int]:
 
 def _check_first(paths: Sequence[Path], key_path: Path | None) -> None:
     """Check all that can be checked before reading, because recognising pictures takes long."""
-    for path in paths if key_path is None else (*paths, key_path):
+    for path in paths:
         require_printed(path)
+    if key_path is not None:
+        require_printed(key_path, "key")
     require_own_names(paths)
 
 

@@ -388,8 +388,13 @@ def test_files_that_cannot_be_read(tmp_path):
         path.write_bytes(b"\0\1\2\0\0\xff")
         with pytest.raises(error, match=said):
             import_papers([path])
-    with pytest.raises(DataError, match="no such file"):
-        import_papers([tmp_path / "none.txt"])
+    path = tmp_path / "paper.txt"
+    path.write_text(STORY + LISTS)
+    with pytest.raises(UsageError, match=r"exam\.rtf: the file name of a key must end in"):
+        import_papers([path], tmp_path / "exam.rtf")
+    for key in (None, "none", "none.json"):
+        with pytest.raises(DataError, match=r"none[.a-z]*: no such file"):
+            import_papers([path] if key else [tmp_path / "none.txt"], key and tmp_path / key)
 
 
 def test_without_the_extra_the_way_out_is_said(tmp_path, monkeypatch):

@@ -429,7 +429,7 @@ def test_two_keys_must_say_the_same(tmp_path):
     assert refused == [2]
     said = str(imports[0].all_troubles()[0])
     assert said.startswith("2 is B in the paper's own key, but C in ")
-    assert said.endswith("; keep only one of them")
+    assert said.endswith(" (line 7; key.txt, line 1); keep only one of them")
 
 
 @pytest.mark.parametrize(

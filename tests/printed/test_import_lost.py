@@ -355,6 +355,14 @@ def test_a_short_text_between_questions_is_no_stray_line(tmp_path, between):
     assert (papers, refused) == ([RACE], [])
 
 
+def test_a_problem_of_a_list_without_a_number_has_a_subject(tmp_path):
+    _, _, imports = bring(tmp_path, f"{STORY}A. made\nC. sold\n37. A. hear B. cook\n")
+    assert any(
+        line.startswith("a list of options without a number: option B is missing (line 5)")
+        for line in said(imports)
+    )
+
+
 def test_a_note_on_a_word_between_questions_is_no_passage(tmp_path):
     text = f"{TEXT}\n{QUESTIONS.replace('40.', '%*oven 烤箱%%40.')}{ANSWERS}".replace("%", "\n")
     papers, refused, _ = bring(tmp_path, text)

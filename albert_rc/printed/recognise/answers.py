@@ -239,6 +239,7 @@ def give(paper: Paper, answers: Sequence[key.KeyEntry], shift: int = 0) -> None:
             )
         right.append(found.letter)
     paper.answers = right
+    paper.answered_at = {number: answer.place for number, answer in given.items()}
 
 
 def must_agree(
@@ -255,12 +256,13 @@ def must_agree(
     if paper.answers is None or len(paper.answers) < len(paper.numbers):
         return  # missing answers are already reported
     known = dict(zip(paper.numbers, paper.answers, strict=True))
+    places = paper.answered_at
     for number, other, place in others:
         if known[number] != other:
             paper.troubles.append(
                 Trouble(
                     (number,),
-                    place,
+                    "; ".join(filter(None, (place, places.get(number)))),
                     f"{number} is {other} {said}, but {known[number]} {known_from}",
                     "keep only one of them",
                 )

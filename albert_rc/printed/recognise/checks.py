@@ -103,9 +103,11 @@ def _missing(items: Sequence[Item], found: Sequence[Candidate]) -> Iterator[Trou
 def _own(items: Sequence[Item]) -> Iterator[Trouble]:
     for item in items:
         if item.trouble:
-            name = "" if item.number is None else f"{item.number}: "
+            name = "a list of options without a number" if item.number is None else item.number
             numbers = () if item.number is None else (item.number,)
-            yield Trouble(numbers, item.place, f"{name}{item.trouble}", "correct its options there")
+            yield Trouble(
+                numbers, item.place, f"{name}: {item.trouble}", "correct its options there"
+            )
 
 
 def _mark_lengths(items: Sequence[Item]) -> None:
