@@ -1,5 +1,7 @@
 """Sections without a passage: their questions are never given to the passage above."""
 
+import re
+
 import pytest
 from exam import CLOZE, KEY, LISTS, QUESTIONS, RACE, STORY, TEXT, bring
 
@@ -59,6 +61,49 @@ def test_a_few_words_are_a_passage_only_if_a_heading_says_so(tmp_path, line):
     for heading in ("Passage", "Text 2", "A", "Sign 1", "Passage 1\nRead it and choose A, B or C."):
         papers, refused, _ = bring(tmp_path, f"{heading}\n{line}\n{QUESTIONS}")
         assert (refused, [paper["article"] for paper in papers]) == ([], [line])
+
+
+@pytest.mark.parametrize("printed", ["{}", "({})", "（{}）", "{}篇"])
+@pytest.mark.parametrize("numerals", ["一二", ("I", "II")])
+def test_sections_and_the_passages_in_them_are_numbered_apart(tmp_path, printed, numerals):
+    """Section 一 is not passage A, and `(A)` above a passage is no option."""
+    first, second = (f"{numeral}、" for numeral in numerals)
+    more = QUESTIONS.replace("39.", "41.").replace("40.", "42.")
+    story, lists = (re.sub(r"3(?=[678])|(?<=3)[678]", _from_one, part) for part in (STORY, LISTS))
+    passages = "\n".join(
+        f"{printed.format(letter)}\n{TEXT}\n{asked}"
+        for letter, asked in (("A", QUESTIONS), ("B", more))
+    )
+    text = (
+        f"{first}完形填空\n{story}{lists}\n{second}阅读理解\n{passages}\n"
+        f"参考答案\n{first}1-3 DDA\n{second}39-40 BA  41-42 AB\n"
+    )
+    papers, refused, imports = bring(tmp_path, text)
+    assert (refused, imports[0].all_troubles()) == ([], [])
+    assert papers == [CLOZE, RACE, {**RACE, "answers": ["A", "B"]}]
+
+
+def _from_one(match):
+    return {"3": "", "6": "1", "7": "2", "8": "3"}[match[0]]
+
+
+@pytest.mark.parametrize("lacking", [False, True])
+def test_a_letter_above_its_option_is_no_label(tmp_path, lacking):
+    """Such options are not read, but the last of them is not a passage either."""
+    sentences = (
+        "He went home early that day.",
+        "He stayed in the town until the evening.",
+        "He took the bus to the sea.",
+        "He slept under the old trees.",
+    )
+    options = "".join(
+        f"({letter})\n{sentence}\n"
+        for letter, sentence in zip("ABCD", sentences, strict=True)
+        if not (lacking and letter == "C")
+    )
+    other = QUESTIONS.replace("40.", "41.").replace("39.", "40.")
+    papers, refused, _ = bring(tmp_path, f"{TEXT}\n39. What did he do?\n{options}{other}")
+    assert (papers, refused) == ([], [39, 40, 41])
 
 
 @pytest.mark.parametrize(

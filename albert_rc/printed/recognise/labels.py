@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from albert_rc.printed.lines import HAN
 
@@ -47,6 +48,15 @@ class Label:
     word: str
     number: int | None
     """The value of a number in digits, letters, words or other numerals."""
+    level: Literal["", "section", "passage"] = ""
+    """Of a label without a word: 一 and II number sections, B passages within them; 2 either."""
+
+    def is_other_level(self, other: Label) -> bool:
+        """Whether one numbers sections and the other passages, so that equal numbers mean nothing.
+
+        As in a paper with 一 Cloze and 二 Reading, whose passages are A and B.
+        """
+        return {self.level, other.level} == {"section", "passage"}
 
 
 def labels_in(text: str) -> list[Label]:
@@ -64,7 +74,7 @@ def labels_in(text: str) -> list[Label]:
             found.append(Label(word.lower(), number))
     bare = _BARE.match(text) if not found else None
     if bare is not None and (number := _value(bare["number"])) is not None:
-        found.append(Label("", number))
+        found.append(Label("", number, _level(bare["number"])))
     if not found:
         found += [Label(kind, None) for kind, sign in KINDS.items() if sign.search(text)]
     title = title_of(text)
@@ -86,6 +96,12 @@ def tells(text: str) -> bool:
 def title_of(text: str) -> str:
     """The words of a heading, in lower case, without its punctuation."""
     return " ".join(re.findall(r"\w+", text.lower()))
+
+
+def _level(written: str) -> Literal["", "section", "passage"]:
+    if written in "ABCDEFGH":
+        return "passage"
+    return "section" if written[0] in f"IVX{_HAN_TEN}" else ""
 
 
 def _value(written: str) -> int | None:

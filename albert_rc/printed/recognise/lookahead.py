@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from albert_rc.printed.lines import Line, Piece
+from albert_rc.printed.lines import Line, Piece, words
 from albert_rc.printed.recognise import key
 from albert_rc.printed.recognise.labels import HEADING, labels_in
 from albert_rc.printed.recognise.options import (
@@ -23,6 +24,9 @@ from albert_rc.printed.recognise.unread import letters_below, unread_key
 
 STEM_LINES = 8  # maximum for one question
 KEY_AHEAD = 10
+PASSAGE_WORDS = 5  # minimum under a letter; a single word is more likely an option
+FARTHEST = 200  # lines of a passage
+_LETTER = re.compile(r"\s*\(\s*[A-H]\s*\)\s*")
 
 
 class Head(NamedTuple):
@@ -94,6 +98,34 @@ def _capital_below(lines: Sequence[Line], at: int) -> bool:
         if mark is not None and mark.letter == "A":
             return True
     return False
+
+
+def label_at(lines: Sequence[Line], at: int) -> bool:
+    """Whether a line is a letter in brackets, `(B)`, that is the label of the passage below it.
+
+    An option may be on the line below its letter, too. Then there is the line of another letter
+    above or below it, without the number of a question in between.
+    """
+    if not _LETTER.fullmatch(lines[at].shadow):
+        return False
+    for line in lines[max(0, at - FARTHEST) : at][::-1]:
+        if _LETTER.fullmatch(line.shadow):
+            return False
+        if _begins_item(line):
+            break
+    length = 0
+    for line in lines[at + 1 : at + FARTHEST]:
+        if _begins_item(line):
+            return length >= PASSAGE_WORDS
+        if first_mark(line) is not None:
+            return False
+        length += len(words(line))
+    return False
+
+
+def _begins_item(line: Line) -> bool:
+    match = START.match(line.shadow)
+    return match is not None and bool(match["sep"])
 
 
 def list_ahead(lines: Sequence[Line]) -> bool:

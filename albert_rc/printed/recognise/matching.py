@@ -120,7 +120,12 @@ def _possible(
             mine = mine or {
                 at
                 for at, own in enumerate(names)
-                if any(o.number == label.number and not (o.word and label.word) for o in own)
+                if any(
+                    o.number == label.number
+                    and not (o.word and label.word)
+                    and not o.is_other_level(label)
+                    for o in own
+                )
             }
         if mine:
             found = mine if found is None else found & mine
@@ -149,7 +154,11 @@ def _contradicts(
             if before is not None and number <= before and possible[at] is None:
                 return True
             _enter(above, label)
-            others = {name.number for name in names[at] if name.word == label.word}
+            others = {
+                name.number
+                for name in names[at]
+                if name.word == label.word and not name.is_other_level(label)
+            }
             if others and number not in others:
                 return True
             if possible[at] is None and not named and number != at + 1:

@@ -15,6 +15,7 @@ from albert_rc.printed.recognise.lookahead import (
     explained_at,
     explanation_at,
     heads_in,
+    label_at,
     list_ahead,
     odd_key,
     question_ahead,
@@ -113,6 +114,9 @@ class _Reader:
             self._take_question(at, question)
             return question[0] - at + 1
         mark = first_mark(line)
+        if mark is not None and self._is_label(at, mark):
+            self._take_text(line)
+            return 1
         if mark is not None and self._take_marked(at, mark):
             return 1
         if self.row and self._goes_on(at):
@@ -308,6 +312,15 @@ class _Reader:
         item.body.append(Piece(line, mark.start, len(line.text)))
         self.blocks[-1].items.append(item)
         self.row = [item]
+
+    def _is_label(self, at: int, mark: Mark) -> bool:
+        """Whether a letter in brackets, `(B)`, is the label of the passage below it.
+
+        An option on the line below its letter continues its list.
+        """
+        if self.row and mark.index >= len({other.index for other in _marks(self.row[-1])}):
+            return False
+        return label_at(self.lines, at)
 
     def _take_marked(self, at: int, mark: Mark) -> bool:
         line = self.lines[at]

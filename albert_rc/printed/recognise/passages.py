@@ -20,9 +20,10 @@ BLANKS = 3
 """Minimum number of marked blanks of a paragraph that is a passage, whatever its first sentence."""
 _NAME = re.compile(
     r"(?i)\b(?:passage|text|article|story|sign|notice|message|dialogue|conversation)\b"
-    r"|^\W*[A-H]\s*(?:篇|\W*$)|第.{1,3}篇"
+    r"|[A-H]\s*篇|第.{1,3}篇"
 )
 """Pattern of a heading that says that a passage is below it."""
+_LETTER = re.compile(r"\W*[A-H]\W*")
 _BLANK = re.compile(r"_\s*[0-9]{1,4}\s*_")
 
 
@@ -136,10 +137,15 @@ def choice_parts(found: Sequence[Paragraph], left_out: list[LeftOut]) -> list[li
 
 
 def is_announced(part: Sequence[Paragraph], found: Sequence[Paragraph]) -> bool:
-    """Whether a heading such as `Passage 2` or `B` is above a passage, or above its instruction."""
+    """Whether a heading such as `Passage 2` or `B` is above a passage, or above its instruction.
+
+    A letter below other text may be that of an option.
+    """
     above = found[: found.index(part[0])]
-    labels = takewhile(lambda paragraph: paragraph.role != "text", reversed(above))
-    return any(label.role == "heading" and _NAME.search(label.shadow) for label in labels)
+    labels = list(takewhile(lambda paragraph: paragraph.role != "text", reversed(above)))
+    headings = [label.shadow for label in labels if label.role == "heading"]
+    lettered = len(labels) == len(above) and any(map(_LETTER.fullmatch, headings))
+    return lettered or any(map(_NAME.search, headings))
 
 
 def article(
