@@ -36,6 +36,10 @@ class CheckpointError(AlbertRcError):
     exit_code = 4
 
 
+class NotFiniteError(CheckpointError):
+    """A model's scores are NaN or infinite."""
+
+
 class OutOfMemoryError(AlbertRcError):
     """The machine or the GPU ran out of memory."""
 

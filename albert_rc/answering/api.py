@@ -133,8 +133,12 @@ def answer(
         raise UsageError(
             'precision "int8" needs `albert-rc predict`, which tests the quantised model first'
         )
-    if temperature is not None and not LOWEST <= temperature <= HIGHEST:
-        raise UsageError(f"temperature {temperature} must be between {LOWEST:g} and {HIGHEST:g}")
+    if temperature is not None and not (
+        isinstance(temperature, int | float) and LOWEST <= temperature <= HIGHEST
+    ):
+        raise UsageError(
+            f"temperature {temperature!r} must be a number between {LOWEST:g} and {HIGHEST:g}"
+        )
     if token_budget < 1:
         raise UsageError(f"token_budget {token_budget} must be above 0")
     store = make_store(given, tokenizer, reading.config.max_length)

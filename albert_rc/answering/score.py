@@ -21,7 +21,7 @@ from albert_rc.answering.banks import (
 from albert_rc.answering.lookup import Recalled, with_recall
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.batch import Batch
-from albert_rc.errors import CheckpointError
+from albert_rc.errors import NotFiniteError
 from albert_rc.io.json import as_json, six_digits
 from albert_rc.io.messages import counted
 from albert_rc.model.encoder import evaluating
@@ -64,7 +64,7 @@ def score(
         -inf if a question has fewer than K options.
 
     Raises:
-        CheckpointError: the scores contain NaN.
+        NotFiniteError: the scores contain NaN.
         RuntimeError: some question was not scored exactly once (a bug).
     """
     num_options = store.num_options
@@ -101,10 +101,10 @@ def require_numbers(scores: Tensor) -> None:
     """Refuse a model's scores that contain NaN or infinity; minus infinity marks absent ones.
 
     Raises:
-        CheckpointError: names the likely causes.
+        NotFiniteError: names the likely causes.
     """
     if bool((scores.isnan() | scores.isposinf()).any()):
-        raise CheckpointError(
+        raise NotFiniteError(
             "the model's scores are NaN or infinite: its weights are damaged (copy them again, or "
             "train again), or too large for fp16 (give --precision fp32)"
         )

@@ -112,7 +112,7 @@ def _evaluate(
         _evaluate_metrics(answers, against, papers, json)
         return
     train_papers = training_passages(train, gold, papers)
-    letters = evaluation.read_answers(answers, papers.passages)
+    letters = evaluation.read_answers(answers, papers.passages, unanswered=True)
     slices = slices_of(papers.passages, train_papers)
     alone = evaluation.read_alone(answers, papers.passages)
     if alone is not None:
@@ -125,7 +125,7 @@ def _evaluate(
         found["reading_alone"] = reading.as_json()
     compared = None
     if against is not None:
-        others = evaluation.read_answers(against, papers.passages)
+        others = evaluation.read_answers(against, papers.passages, unanswered=True)
         known = gold_letters(papers.passages)
         compared = compare(letters, others, known)
         other = evaluation.evaluate(others, papers.passages, None, {})
@@ -150,11 +150,18 @@ def _evaluate(
         )
     if alone is not None:
         out.print(f"without recall (the model's own answers): {reading}", markup=False)
-    if result.unanswered_gold:
-        out.print(f"questions without a right answer in the papers: {result.unanswered_gold:,}")
+    _say_missing(letters.count(evaluation.UNANSWERED), result.unanswered_gold)
     if compared is not None:
         _say_against(against, str(other.total), compared)
         out.print(f"gain over {against}: {change}", markup=False)
+
+
+def _say_missing(answers: int, gold: int) -> None:
+    """Print the numbers of questions without an answer, and without a right one."""
+    if answers:
+        out.print(f"questions without an answer, counted as wrong: {answers:,}")
+    if gold:
+        out.print(f"questions without a right answer in the papers: {gold:,}")
 
 
 def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from albert_rc.cli.console import example, out, print_json, say
+from albert_rc.cli.outputs import require_folder
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import counted, first_of, one_line, visible
 
@@ -78,6 +79,9 @@ def import_(
     from albert_rc.printed.build.write import earlier_papers, write_papers
     from albert_rc.printed.run import import_papers
 
+    for flag, folder in (("--out", out_), ("--text", text)):
+        if folder is not None:
+            require_folder(flag, folder)
     imports = import_papers(files, key, glosses == "keep", unsure == "keep")
     if text is not None:
         _write_texts(imports, text)

@@ -76,8 +76,8 @@ def layers(
     drawn = figure_paths(out)
     figures = drawn[0].with_suffix(".json")
     outputs = {f"--out's {path.suffix}": path for path in (*drawn, figures)}
-    check_outputs(outputs, [text])
     sources = open_text([text]).sources
+    check_outputs(outputs, [text])
     texts = [document for source in sources for document in read_documents(source)]
     found = {}
     short = [Path(name).name for name in model]

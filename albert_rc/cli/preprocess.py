@@ -12,6 +12,7 @@ import typer
 
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
+from albert_rc.cli.outputs import require_folder
 from albert_rc.cli.papers import Format, Strict, say_unread
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted, first_of
@@ -84,6 +85,7 @@ def preprocess(
     # take a fifth of the time.
     gc.disable()
     leave_cleanly("stopped; no store was written")
+    require_folder("--out", out)
     places = find_splits(raw)
     for name in places:
         if (old := out / f"{name}{SUFFIX}").exists():

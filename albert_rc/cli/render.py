@@ -38,7 +38,8 @@ def render(
 ) -> None:
     """Write papers as Word or PDF: passages with numbered blanks, options, and optionally a key.
 
-    `import` converts the result back to the same papers.
+    `import` converts the result back to the same papers if all questions of a paper have the same
+    number of options.
     """
     from albert_rc.io.atomic import write_bytes
     from albert_rc.papers.formats import read_good

@@ -110,5 +110,10 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     curves = read_curves(out)
     for line in spark_lines(curves):
         say(line)
-    if drawn := draw_curves(out, curves):
+    try:
+        drawn = draw_curves(out, curves)
+    except KeyboardInterrupt:  # the run itself is complete
+        say("stopped while the curves were drawn; all else is saved")
+        return
+    if drawn:
         say(f"curves: {drawn[0]}")

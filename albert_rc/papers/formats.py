@@ -19,7 +19,13 @@ from albert_rc.papers.opening import suffix_of, uncompressed
 from albert_rc.papers.parse import Problems, parse_cloze, parse_dream, parse_race
 from albert_rc.papers.raw import Chunk, Layout, paper_place
 from albert_rc.papers.schema import Checked, Kind, PaperSet, Passage, Problem
-from albert_rc.papers.splits import candidates, find_splits, split_name, splits_in
+from albert_rc.papers.splits import (
+    candidates,
+    collections_in,
+    find_splits,
+    split_name,
+    splits_in,
+)
 from albert_rc.papers.squad import parse_squad
 from albert_rc.papers.tables import TABLES
 
@@ -313,12 +319,15 @@ def read_good(path: Path, format_name: str | None = None, strict: bool = False) 
     """Read a split whose papers must all be valid; see `read_split` and `require_good`.
 
     Raises:
-        UsageError: the folder holds several splits.
+        UsageError: the folder holds several splits, or several collections, as from `import`.
     """
-    inside = splits_in(path) if path.is_dir() else {}
+    inside = list(splits_in(path).values()) if path.is_dir() else []
+    what = "splits"
+    if path.is_dir() and not inside:
+        inside, what = collections_in(path), "collections of papers"
     if len(inside) > 1:
-        named = ", ".join(str(place) for place in inside.values())
-        raise UsageError(f"{path}: holds {len(inside)} splits; name one of them: {named}")
+        named = ", ".join(map(str, inside))
+        raise UsageError(f"{path}: holds {len(inside)} {what}; name one of them: {named}")
     papers = read_split(path, format_name=format_name, strict=strict)
     require_good([papers])
     return papers

@@ -63,7 +63,9 @@ class Register:
         if not len(sources):
             ends = " or ".join(suffixes)
             said = f"the folder is empty, or has no {ends} file; put papers there"
-            stores = sorted(path.name for path in sources.path.glob("*.pt"))
+            stores = sorted(
+                path.name for ending in ("*.pt", "*.shards") for path in sources.path.glob(ending)
+            )
             if stores:
                 said = (
                     f"a folder of stores ({', '.join(stores)}), not of raw papers; give the raw "

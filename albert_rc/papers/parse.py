@@ -294,7 +294,10 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) ->
     if options is None:
         return None
     if article is not None and not blanks:
-        report.error('the article has no blanks; write each blank as " _ "')
+        said = 'write each blank as " _ "'
+        if "questions" in raw:
+            said = "a paper with questions belongs in a folder without cloze papers"
+        report.error(f"the article has no blanks; {said}")
     names = ("blank", "option list", "answer")
     num_answers = None if answers is None else len(answers)
     counts = (len(blanks), len(options), num_answers)

@@ -23,6 +23,9 @@ from albert_rc.scoring.baseline import no_reading_answers
 from albert_rc.scoring.score_file import answers_in, letters_of, read_letters, read_scores
 from albert_rc.scoring.slices import Slices, slices_of
 
+UNANSWERED = "-"
+"""Stands for an answer where a person gave none."""
+
 
 @dataclass
 class Evaluation:
@@ -54,12 +57,14 @@ class Evaluation:
 def read_answers(
     path: Path,
     papers: Sequence[Passage],
-    advice: str = "make it again with `albert-rc predict` on the same papers",
+    advice: str = "correct it, or make it again with `albert-rc predict` on the same papers",
+    unanswered: bool = False,
 ) -> list[str]:
     """The letters of an answer file, one per question, in the papers' order.
 
     Accepts both formats (paper id to a list of letters, question id to a letter) and score
-    files. `advice` ends the message about answers that do not fit.
+    files; letters in either case. `advice` ends the message about answers that do not fit. With
+    `unanswered`, `UNANSWERED` may stand for an answer, such as a pupil's, and is kept.
 
     Raises:
         DataError: lists papers and answers that are missing, too many, or no option's letter.
@@ -92,13 +97,16 @@ def read_answers(
             problems.append(f"{passage.id}: {found} to {counted(count, 'question')}")
             continue
         for number, (answer, question) in enumerate(zip(given, passage.questions, strict=True), 1):
-            index = letter_index(answer) if isinstance(answer, str) else None
-            if index is None or index >= len(question.options):
+            said = answer.strip().upper() if isinstance(answer, str) else ""
+            index = letter_index(said)
+            fits = index is not None and index < len(question.options)
+            if not fits and not (unanswered and said == UNANSWERED):
                 last = letter(len(question.options) - 1)
-                problems.append(
-                    f"{passage.id}: answer {number} is {quoted(answer)}, not A to {last}"
-                )
-        letters += given
+                wrong = f"{passage.id}: answer {number} is {quoted(answer)}, not A to {last}"
+                if unanswered:
+                    wrong += f', or "{UNANSWERED}" for none'
+                problems.append(wrong)
+            letters.append(said)
     problems += [f"{shortened(key)}: answered, but it is not among the papers" for key in content]
     if problems:
         raise DataError(

@@ -15,7 +15,7 @@ from typing import Any, Generic
 import torch
 from torch import Tensor
 
-from albert_rc.errors import DivergedError, Interrupted
+from albert_rc.errors import DivergedError, Interrupted, NotFiniteError
 from albert_rc.io.json import write_each
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
@@ -31,6 +31,7 @@ from albert_rc.training.step import Stepper
 from albert_rc.training.stop import StopRequest
 from albert_rc.training.tally import StepReport, Tally, TrainResult
 
+WEIGHTS = "model.safetensors"
 WINDOW = 50  # steps in the running mean of the displayed loss and accuracy
 
 
@@ -171,7 +172,7 @@ class Trainer(Generic[BatchT]):
                         raise self._interrupted()
                     if stopped_early or paused:
                         break
-            if self.progress.best_score is None and not paused:
+            if not paused and (self.progress.best_score is None or self._lost_weights()):
                 self._save_weights()
             if not paused:
                 self.way_back.forget_start()
@@ -359,7 +360,11 @@ class Trainer(Generic[BatchT]):
 
     def _evaluate(self) -> bool:
         """Evaluate, and save the weights if they are the best; whether to stop early."""
-        evaluation = self.objective.evaluate(self.processes)
+        try:
+            evaluation = self.objective.evaluate(self.processes)
+        except NotFiniteError:  # on every rank: they share the scores
+            self._act(not_numbers(self.progress.step, "scores of dev papers"))
+            return False  # restarted
         if evaluation is None:
             return False
         progress, step = self.progress, self.progress.step
@@ -402,6 +407,16 @@ class Trainer(Generic[BatchT]):
         if self.processes.is_main:
             self.objective.save(self.folder)
         self.processes.wait()
+
+    def _lost_weights(self) -> bool:
+        """Whether the best weights, saved before, are no longer in the folder; reports it."""
+        there = (self.folder / WEIGHTS).is_file() if self.processes.is_main else None
+        if self.processes.from_main(there):
+            return False
+        step, best = self.progress.step, self.progress.best_step
+        lost = "" if best == step else f"; those of step {best}, the best on dev, are lost"
+        self._say(f"{WEIGHTS} is missing: the weights of step {step} are saved{lost}")
+        return True
 
     def _save_state(self, tally: Tally) -> None:
         self.progress.guard = self.guard.state()

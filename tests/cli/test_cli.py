@@ -235,7 +235,18 @@ def test_doctor_finds_the_questions_that_preprocess_refuses_as_too_long(cli, tmp
         (["train", "--data", VOCABULARY / "spiece.model"], 3, "is a file, so give the folder"),
         (["predict", "--data", "nowhere.pt"], 3, "no such store"),
         (["predict", "--data", SAMPLE / "cloze"], 2, "holds 3 splits; name one of them: "),
+        (["predict", SAMPLE], 2, "collections of papers; name one of them: "),
         (["preprocess"], 3, "data/raw_data: no such file or folder"),
+        (
+            ["preprocess", SAMPLE / "cloze", "--out", SAMPLE / "README.md"],
+            2,
+            "README.md is a file; name a folder",
+        ),
+        (
+            ["import", *sorted((SAMPLE / "printed").glob("*.txt")), "--out", SAMPLE / "README.md"],
+            2,
+            "README.md is a file; name a folder",
+        ),
         (
             ["preprocess", SAMPLE / "cloze", "--model", "albert-rc-smal"],
             2,

@@ -277,6 +277,22 @@ def test_answers_that_do_not_fit_are_refused(papers, tmp_path, answers, said):
         read_answers(tmp_path / "a.json", papers)
 
 
+def test_letters_in_either_case_are_the_same_answers(papers, tmp_path):
+    write_json(tmp_path / "a.json", {"d2": ["a", "B"], "d10": ["A", "A ", "b"]})
+    assert read_answers(tmp_path / "a.json", papers) == ["A", "B", "A", "A", "B"]
+
+
+def test_a_person_may_leave_a_question_without_an_answer(papers, tmp_path):
+    write_json(tmp_path / "a.json", {"d2": ["A", "-"], "d10": ["A", "A", "A"]})
+    answers = read_answers(tmp_path / "a.json", papers, unanswered=True)
+    assert (answers.count("-"), evaluate(answers, papers).total.correct) == (1, 4)
+    with pytest.raises(DataError, match="d2: answer 2 is '-', not A to B"):
+        read_answers(tmp_path / "a.json", papers)  # such as a key
+    write_json(tmp_path / "a.json", {"d2": ["A", None], "d10": ["A", "", "A"]})
+    with pytest.raises(DataError, match='d2: answer 2 is null, not A to B, or "-" for none'):
+        read_answers(tmp_path / "a.json", papers, unanswered=True)
+
+
 def test_papers_without_answers_cannot_be_evaluated(sample):
     papers = read_split(sample / "cloze" / "test").passages
     with pytest.raises(DataError, match="have no right answers"):

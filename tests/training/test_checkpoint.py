@@ -245,6 +245,25 @@ def test_what_the_dead_left_half_written_is_cleared_away(tmp_path):
     assert target.read_text() == "whole"
 
 
+def test_lost_weights_of_a_finished_run_are_saved_again(trainer, tmp_path):
+    run = trainer(tmp_path)
+    run.run()
+    kept = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").unlink()
+    again, said = trainer(tmp_path), []
+    again.run(resume=True, on_event=said.append)
+    assert any("model.safetensors is missing: the weights of step 12" in line for line in said)
+    saved = (tmp_path / "model.safetensors").read_bytes()
+    assert (saved == kept) == (run.progress.best_step == 12)
+    assert not any("missing" in line for line in _said(trainer(tmp_path)))
+
+
+def _said(run):
+    said = []
+    run.run(resume=True, on_event=said.append)
+    return said
+
+
 def test_a_plan_that_is_gone_is_named(trainer, tmp_path):
     """Moments in the processor's memory were removed; a run that had them cannot go on."""
     trainer(tmp_path, max_steps=2, save_steps=2).run()

@@ -11,7 +11,7 @@ from conftest import SHAPE, run_until_power_cut, torchrun
 from test_train import DROPOUT, metrics, weights
 
 from albert_rc.checkpoints.load import load_model
-from albert_rc.errors import UsageError
+from albert_rc.errors import DivergedError, UsageError
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.store import make_store
@@ -139,6 +139,18 @@ def test_a_gradient_that_is_no_number_never_reaches_the_weights(trainer, tmp_pat
         (tmp_path / "log.txt").read_text()
     )
     assert all(bool(p.isfinite().all()) for p in run.model.parameters())
+
+
+@pytest.mark.parametrize(("policy", "restarts"), [("warn", 0), ("stop", 0), ("restart", 2)])
+def test_dev_scores_that_are_no_numbers_end_the_run_as_diverged(
+    trainer, tmp_path, policy, restarts
+):
+    """The checkpoint that it began with is not to blame."""
+    rate = {"learning_rate": 1e20, "warmup": 0.0, "clip": 0.0}
+    run = trainer(tmp_path, eval_steps=1, on_collapse=policy, **rate)
+    with pytest.raises(DivergedError, match="step 1: scores of dev papers are NaN or infinite"):
+        run.run()
+    assert run.progress.attempt == restarts
 
 
 @pytest.mark.parametrize("policy", ["warn", "stop"])

@@ -60,9 +60,9 @@ class Symptom:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-def not_numbers(step: int) -> Symptom:
-    """The symptom for weights that are NaN or infinite when about to be saved."""
-    said = "weights are NaN or infinite"
+def not_numbers(step: int, what: str = "weights") -> Symptom:
+    """The symptom for numbers that are NaN or infinite when needed, such as weights to save."""
+    said = f"{what} are NaN or infinite"
     return Symptom(name="not finite", step=step, began=step, sentence=said, weight=ALWAYS)
 
 
