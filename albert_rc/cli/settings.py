@@ -218,6 +218,7 @@ class _WithSettings(_PlainTypes):
         for word in args:
             _require_utf_8(word)
         rest, now, files, from_file = list(args), [], [], False
+        origin: dict[str, str] = {}  # flags that files give
         below = getattr(self, "commands", {})
         valued = {
             flag for each in self.params if not getattr(each, "is_flag", True) for flag in each.opts
@@ -233,7 +234,9 @@ class _WithSettings(_PlainTypes):
                     raise UsageError(f"{flag} needs a value")
                 value = value if sign else rest.pop(0)
                 if flag == "--config":
-                    files += self._of_file(Path(value), ctx)
+                    written = self._of_file(Path(value), ctx)
+                    files += written
+                    origin |= dict.fromkeys(map(_flag, written), value)
                     from_file = True
                     continue
                 written = self._of_setting(value, ctx)
@@ -248,7 +251,13 @@ class _WithSettings(_PlainTypes):
                 rest = rest[1:]
         if not from_file:
             files = self._of_run(now, ctx)
-        return super().parse_args(ctx, [*files, *now])  # type: ignore[misc, no-any-return]
+        try:
+            return super().parse_args(ctx, [*files, *now])  # type: ignore[misc, no-any-return]
+        except typer.BadParameter as error:
+            flag = next(iter(getattr(error.param, "opts", ())), "")
+            if flag not in origin or flag in map(_flag, now):
+                raise
+            raise UsageError(f"{origin[flag]}: {error.format_message()}") from None
 
     def _of_run(self, now: list[str], ctx: Any) -> list[str]:
         """The options that the run to be resumed was started with, if it is one."""
@@ -328,6 +337,11 @@ class _WithSettings(_PlainTypes):
 
     def _hidden(self) -> Iterator[Any]:
         return (each for each in self.params if getattr(each, "hidden", False))
+
+
+def _flag(word: str) -> str:
+    """The flag of `--flag=value`."""
+    return word.partition("=")[0]
 
 
 def _name_of(option: Any) -> str:

@@ -186,6 +186,7 @@ def test_a_run_is_resumed_with_its_own_options(cli, prepared, several):
         ("epochs = [1, 2]", 3, "epochs must be a number, text, true or false"),
         ("[a.b]\nc = 1", 3, "a.b must be a number"),
         ("colour = 1", 2, "run.toml: colour: no such setting"),
+        ("learning-rate = 'x'", 2, "run.toml: Invalid value for '--learning-rate'"),
         ('config = "x"', 2, "config is not allowed in a file"),
         ("resume = 1", 2, "run.toml: resume: must be true or false"),
         ("epochs = 0", 2, "epochs"),
