@@ -3,7 +3,7 @@
     python -m experiments.tables.pairs SOURCES MODEL WORK OUT.json [--seeds 3] [--steps 1000]
         [--pairs none nsp sop] [--corpus CORPUS] [--head MODEL] [--max-length 256]
         [--pretraining-rate 2e-4] [--pair-weight 30] [--tasks mrpc nli ...] [--learning-rate 1e-4]
-        [--epochs 3] [--task-steps 280]
+        [--epochs 3] [--task-steps 280] [--first-seed 0]
 
 Every model is asked both questions in the end, with words hidden as in training and without, and
 then fine-tuned on tasks (Lan et al. 2020, Table 5), next to MODEL without more pretraining (plain).
@@ -148,12 +148,17 @@ def main() -> None:
     parser.add_argument(
         "--max-length", type=int, default=256, help="tokens of its sequences (default: 256)"
     )
+    parser.add_argument(
+        "--first-seed", type=int, default=0,
+        help="of --seeds; another one than MODEL was pretrained with draws other pairs, in another "
+        "order (default: 0)",
+    )  # fmt: skip
     add_options(parser, TASKS, 1e-4, steps="--task-steps")
     arguments = parser.parse_args()
     arguments.model = start(arguments)
-    keys = [
-        {"pair": pair, "seed": seed} for seed in range(arguments.seeds) for pair in arguments.pairs
-    ]
+    first = arguments.first_seed
+    seeds = range(first, first + arguments.seeds)
+    keys = [{"pair": pair, "seed": seed} for seed in seeds for pair in arguments.pairs]
     if arguments.side_by_side > 1:
         prepare(arguments)
     table = fill(
@@ -169,7 +174,7 @@ def main() -> None:
     prepare_all(arguments, {})
     tasks = [
         {"task": task, "way": way, "seed": seed}
-        for seed in range(arguments.seeds)
+        for seed in seeds
         for task in arguments.tasks
         for way in ways
     ]
