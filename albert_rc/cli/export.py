@@ -65,8 +65,9 @@ def export(
     """Export a model for transformers, with vocabulary, config and model card, ready to upload.
 
     The folder is written only if transformers, and ONNX, give the same answers as albert-rc. The
-    mean of several checkpoints of one run is often a little better than each of them. Runs with
-    different seeds have no useful mean: combine their answers with `ensemble`.
+    mean of several checkpoints of one run, or of runs that began with the same pretrained weights,
+    is often a little better than each of them. Runs from different random weights have no useful
+    mean: combine their answers with `ensemble`.
     """
     from albert_rc.export.run import export as write
     from albert_rc.papers.formats import read_good

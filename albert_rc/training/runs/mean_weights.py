@@ -175,7 +175,8 @@ def write_mean(sources: Sequence[WeightSource], like: Path, out: Path) -> int:
     """Write the mean as a folder that `load_model` opens.
 
     Sums are in fp64; each tensor is written with its dtype in the first source. Izmailov et al.
-    (2018) average along one run in this way; runs from different seeds have no useful mean.
+    (2018) average along one run in this way. Runs that began with the same weights have a useful
+    mean too; runs from different random weights have none.
 
     Args:
         sources: at least two, with equal shapes.
