@@ -13,6 +13,7 @@ from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.cli.predict import predict
 from albert_rc.errors import CheckpointError, UsageError
+from albert_rc.io.files import file_sha256
 from albert_rc.io.json import read_json, write_json
 from albert_rc.papers.schema import PaperSet, Passage, Question
 from albert_rc.runtime.devices import Processes
@@ -109,6 +110,22 @@ def test_a_models_config_says_how_it_reads(model, tmp_path):
     write_json(folder / "config.json", config)
     with pytest.raises(CheckpointError, match="read_again 'twice' is unknown"):
         load_model(folder, "choice")
+
+
+def test_a_temperature_for_another_way_is_named_and_not_used(model, tmp_path, capsys):
+    folder, paper = tmp_path / "model", tmp_path / "paper.json"
+    save_model(model.model, model.tokenizer, folder)
+    weights = file_sha256(folder / "model.safetensors")
+    write_json(folder / "calibration.json", {"temperature": 2, "weights_sha256": weights})
+    asked = {"article": LONG, "questions": [ASKED.text], "options": [list(ASKED.options)]}
+    write_json(paper, asked)
+    for way, used in (("once", True), ("excerpt", False)):
+        scores = tmp_path / f"{way}.jsonl"
+        predict(data=paper, model=str(folder), scores=scores, out=tmp_path / f"{way}.json",
+                option_score=way)  # fmt: skip
+        said = " ".join(capsys.readouterr().err.split())
+        assert ("calibration.json is for another --option-score" in said) != used
+        assert ("temperature" in json.loads(scores.read_text())) == used
 
 
 def test_each_way_is_for_its_papers(model):
