@@ -301,7 +301,11 @@ def write_predictions(
     Returns:
         The answers below `abstain`, for review; None without it.
     """
-    solved = solve(store, scored_QK, reuse)
+    # With recall, other probabilities decide.
+    solved = solve(store, scored_QK, reuse) if recalled is None else None
+    final_QK = scored_QK
+    if recalled is not None:
+        final_QK = final_scores(scored_QK, temperature, recalled, in_banks(store, reuse))
     lines = []
     if scores is not None or abstain is not None:
         lines = score_lines(store, scored_QK, temperature, recalled, way, reuse, solved)
@@ -309,9 +313,5 @@ def write_predictions(
             lines[0]["weights"] = weights
         if reading is not None:
             lines[0]["reading"] = reading
-    if recalled is None:
-        answers = answers_of(store, scored_QK, reuse, solved)
-    else:
-        final_QK = final_scores(scored_QK, temperature, recalled, in_banks(store, reuse))
-        answers = answers_of(store, final_QK, reuse)
+    answers = answers_of(store, final_QK, reuse, solved)
     return write_answers(answers, path, lines, scores, abstain, store.labels)

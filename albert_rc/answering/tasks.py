@@ -223,8 +223,8 @@ class OptionTask(Task):
             )
         elif other := of_other_way(folder, way):
             self.say(
-                f"note: {other} is for another --option-score, so it is not used; "
-                f"{record} would be (`albert-rc evaluate --calibrate` with scores made like these)"
+                f"note: {other} is for another --option-score, so it is not used; make one for "
+                "these scores with `albert-rc evaluate --calibrate`"
             )
 
     def made_by(self) -> dict[str, Any]:

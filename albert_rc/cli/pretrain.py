@@ -110,8 +110,8 @@ def pretrain(
     from albert_rc.training.runs.pretrain import PretrainingRun
 
     options.require_partners(teacher, given)
-    if pair == "none" and given.get("pair_weight") is not None:
-        raise UsageError("--pair-weight needs --pair sop or nsp")
+    if pair == "none":
+        settings.need(context, "--pair sop or nsp", "pair_weight")
     levers, seconds = running.levers_of(given), options.seconds_of(minutes)
     shape = {"sharing": sharing, **{name: given.pop(name) for name in _SHAPE}}
     dropout = shape.pop("dropout")

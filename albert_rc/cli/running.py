@@ -111,9 +111,7 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
     for line in spark_lines(curves):
         say(line)
     try:
-        drawn = draw_curves(out, curves)
+        if drawn := draw_curves(out, curves):
+            say(f"curves: {drawn[0]}")
     except KeyboardInterrupt:  # the run itself is complete
         say("stopped while the curves were drawn; all else is saved")
-        return
-    if drawn:
-        say(f"curves: {drawn[0]}")

@@ -321,9 +321,8 @@ def read_good(path: Path, format_name: str | None = None, strict: bool = False) 
     Raises:
         UsageError: the folder holds several splits, or several collections, as from `import`.
     """
-    inside = list(splits_in(path).values()) if path.is_dir() else []
-    what = "splits"
-    if path.is_dir() and not inside:
+    inside, what = list(splits_in(path).values()), "splits"
+    if not inside:
         inside, what = collections_in(path), "collections of papers"
     if len(inside) > 1:
         named = ", ".join(map(str, inside))

@@ -79,7 +79,8 @@ def begins_word(tokenizer: Tokenizer) -> Tensor:
     if mark == "Ġ":  # a byte-level piece such as `âĢĻ`, which is ’, is not readable as it is
         from tokenizers.decoders import ByteLevel
 
-        spelt = [ByteLevel().decode([piece]) for piece in pieces]
+        decoder = ByteLevel()
+        spelt = [decoder.decode([piece]) for piece in pieces]
     return torch.tensor(
         [
             piece.startswith(mark) or not any(char.isalnum() for char in said)

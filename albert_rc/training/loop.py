@@ -172,9 +172,9 @@ class Trainer(Generic[BatchT]):
                         raise self._interrupted()
                     if stopped_early or paused:
                         break
-            if not paused and (self.progress.best_score is None or self._lost_weights()):
-                self._save_weights()
             if not paused:
+                if self.progress.best_score is None or self._lost_weights():
+                    self._save_weights()
                 self.way_back.forget_start()
                 if self.processes.is_main:
                     forget_earlier(self.folder)
@@ -409,7 +409,7 @@ class Trainer(Generic[BatchT]):
         self.processes.wait()
 
     def _lost_weights(self) -> bool:
-        """Whether the best weights, saved before, are no longer in the folder; reports it."""
+        """Return whether the best weights are missing from the folder, and say so if they are."""
         there = (self.folder / WEIGHTS).is_file() if self.processes.is_main else None
         if self.processes.from_main(there):
             return False
