@@ -3,7 +3,7 @@
     python -m experiments.tables.pairs SOURCES MODEL WORK OUT.json [--seeds 3] [--steps 1000]
         [--pairs none nsp sop] [--corpus CORPUS] [--head MODEL] [--max-length 256]
         [--pretraining-rate 2e-4] [--pair-weight 30] [--tasks mrpc nli ...] [--learning-rate 1e-4]
-        [--epochs 3] [--task-steps 280] [--first-seed 0]
+        [--epochs 3] [--task-steps 280] [--first-seed 0] [--task-seeds 3]
 
 Every model is asked both questions in the end, with words hidden as in training and without, and
 then fine-tuned on tasks (Lan et al. 2020, Table 5), next to MODEL without more pretraining (plain).
@@ -126,8 +126,9 @@ def _folder(pair: str, work: Path, seed: int) -> Path:
     return work / f"{pair} {seed}"
 
 
-def _pretrained(pair: str) -> Callable[[str, Path, int], Path]:
-    return lambda model, work, seed: _folder(pair, work, seed)
+def _pretrained(pair: str, seeds: range) -> Callable[[str, Path, int], Path]:
+    """The model of a seed of the tasks, which may be more than those of the pretraining."""
+    return lambda model, work, seed: _folder(pair, work, seeds[(seed - seeds.start) % len(seeds)])
 
 
 def main() -> None:
@@ -153,6 +154,11 @@ def main() -> None:
         help="of --seeds; another one than MODEL was pretrained with draws other pairs, in another "
         "order (default: 0)",
     )  # fmt: skip
+    parser.add_argument(
+        "--task-seeds", type=int,
+        help="seeds of the fine-tuning; more than --seeds fine-tune the same models several times "
+        "(default: --seeds)",
+    )  # fmt: skip
     add_options(parser, TASKS, 1e-4, steps="--task-steps")
     arguments = parser.parse_args()
     arguments.model = start(arguments)
@@ -170,11 +176,11 @@ def main() -> None:
         words = next(value for name, value in row.items() if name.startswith("words"))
         cells = (f"{row[question]:.1%}" if question in row else "-" for question in ("nsp", "sop"))
         print(f"| {row['pair']} | {row['seed']} | {words:.1%} | {' | '.join(cells)} |")
-    ways = PLAIN | {pair: Way(start=_pretrained(pair)) for pair in arguments.pairs}
+    ways = PLAIN | {pair: Way(start=_pretrained(pair, seeds)) for pair in arguments.pairs}
     prepare_all(arguments, {})
     tasks = [
         {"task": task, "way": way, "seed": seed}
-        for seed in seeds
+        for seed in range(first, first + (arguments.task_seeds or arguments.seeds))
         for task in arguments.tasks
         for way in ways
     ]
