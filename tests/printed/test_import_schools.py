@@ -55,12 +55,24 @@ def test_dates_and_times_of_an_email_are_its_text(tmp_path):
 
 @pytest.mark.parametrize(
     "field",
-    ["Date: ________", "Time: 90 minutes", "Name: Tom Hill   Class: 3", "Time allowed: 2 hours"],
+    [
+        *("Date: ________", "Time: 90 minutes", "Name: Tom Hill   Class: 3"),
+        *("Time allowed: 2 hours", "Student: Li Lei", "Candidate: ________."),
+    ],
 )
 def test_fields_about_the_exam_are_not(tmp_path, field):
     papers, _, imports = bring(tmp_path, f"{field}\n\n{TEXT}{QUESTIONS}{KEYED}")
     assert (flat(papers), said(imports)) == ([RACE], [])
     assert imports[0].left_out[0].why == "heading"
+
+
+@pytest.mark.parametrize("speaker", ["Student", "Candidate"])
+def test_what_a_student_says_in_a_dialogue_is_text(tmp_path, speaker):
+    said_last = f"{speaker}: Thank you. I will bring it back on Friday."
+    dialogue = f"Teacher: {BREAD}\n{said_last}\n"
+    papers, _, imports = bring(tmp_path, f"{dialogue}{QUESTIONS}{KEYED}")
+    assert said(imports) == []
+    assert [paper["article"].split() for paper in flat(papers)] == [dialogue.split()]
 
 
 def test_letters_in_the_text_are_no_instruction(tmp_path):

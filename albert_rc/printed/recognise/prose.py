@@ -79,6 +79,8 @@ _DETAIL = re.compile(
     r"(?!.*\b(?:name|class|school|date|score|marks?|student|candidate|number|no)\W*[:_])"
     r"(?!\s*(?:about\s+)?[0-9.]+\s*(?:minutes?|mins?|hours?|hrs?|h)\W*$)(?=.*\w)"
 )
+# A turn of a dialogue: `Student: Thank you very much.` `Student: Li Lei` is about the exam.
+_SPOKEN = re.compile(r"(?i)^\W*(?:student|candidate)\s*:\s*(?!.*(?:__|\.{4})).*\w\W*[.!?]\W*$")
 _CHINESE = re.compile(
     "短文|选项|选出|填入|空白|完形|阅读|小题|满分|部分|第.节|答题|单词|姓名|班级|试卷|试题"
 )
@@ -147,7 +149,9 @@ def has_english(shadow: str) -> bool:
 
 def is_field(shadow: str) -> bool:
     """Whether a text begins like `Name: ____` or `Time: 9:00`."""
-    return _HEADER.match(shadow.strip()) is not None and not _DETAIL.match(shadow.strip())
+    shadow = shadow.strip()
+    told = _DETAIL.match(shadow) or _SPOKEN.match(shadow)
+    return _HEADER.match(shadow) is not None and not told
 
 
 def begins_section(line: Line) -> bool:
