@@ -27,7 +27,7 @@ def render(
     format_: OptionFormat = None,
     first: Annotated[
         int,
-        typer.Option(min=0, max=9999, help="Number of the first question."),
+        typer.Option(min=1, max=9999, help="Number of the first question."),
     ] = 1,
     font: Annotated[
         Path | None,

@@ -36,7 +36,8 @@ LOOKED_AT = 20
 """Maximum number of lines of a .jsonl, and of files next to splits, examined for their format."""
 _NO_PAPER = re.compile(
     re.escape(REJECTS)
-    + r"|(?i:(?:readme|licen[cs]e|copying|thumbs\.db|desktop\.ini).*|.*\.(?:md|pt|toml))"
+    + r"|(?i:(?:readme|licen[cs]e|copying)(?:[^.]*|\.(?:txt|rst|html?))|thumbs\.db|desktop\.ini"
+    r"|.*\.(?:md|pt|toml))"
 )
 """Names of files that often lie next to papers, and that nobody takes for some."""
 _LEAST_BYTES = 256  # minimum size counted for a paper, so that a chunk of empty files has an end
@@ -226,7 +227,9 @@ def require_papers(path: Path) -> list[str]:
     """
     if is_pattern(path):
         found = (file.name for file in path.parent.glob(path.name) if file.is_file())
-        matching = sorted(filter(_is_paper, found), key=natural_key)
+        hidden = path.name.startswith(".")
+        shown = (name for name in found if hidden or not name.startswith("."))
+        matching = sorted(filter(_is_paper, shown), key=natural_key)
         if not matching:
             raise DataError(f"{path}: no file of papers matches this pattern; check it")
         return matching

@@ -160,7 +160,7 @@ def interval_over_papers(
         sums = np.bincount(index, value_Q)
         return bootstrap(lambda s, n: s.sum(-1) / n.sum(-1), (sums, np.bincount(index)), seed)
     error = math.sqrt(_variance(index, value_Q))
-    if not error and units < FEWEST:
+    if error < 1e-12 and units < FEWEST:  # not exactly 0 where thirds are added
         return float("nan"), float("nan")
     half = _student(units, CONFIDENCE) * error
     mean = float(value_Q.mean())

@@ -36,6 +36,23 @@ def test_suffixes_in_capitals_and_linked_folders_are_read(tmp_path):
     assert not found.problems
 
 
+def test_papers_named_like_other_files_are_read(tmp_path):
+    names = ["Copying homework-1.json", "License to drive.json", "readme.exercise.json"]
+    for name in names:
+        put(tmp_path / name, CLOZE)
+    for name in ("README", "readme.txt", "LICENSE", "COPYING.txt", "Licence-MIT", "README.md"):
+        put(tmp_path / name, "Read this first.")
+    found = read_split(tmp_path)
+    assert sorted(passage.id for passage in found.passages) == names
+    assert not found.problems
+
+
+def test_a_pattern_leaves_out_hidden_files(tmp_path):
+    put(tmp_path / "a.json", CLOZE)
+    put(tmp_path / "._a.json", "\0\5\x16\7")  # as macOS writes next to a file on a USB stick
+    assert [passage.id for passage in read_split(tmp_path / "*.json").passages] == ["a.json"]
+
+
 def test_lines_have_the_same_ids_whatever_the_case_of_the_suffix(tmp_path):
     put(tmp_path / "A.JSONL", CLOZE)
     (passage,) = read_split(tmp_path).passages

@@ -1,6 +1,7 @@
 """Papers that are printed come back as they were when they are imported."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -193,3 +194,26 @@ def test_real_papers_come_back(real_data, tmp_path, kind, count):
     for passage in papers.passages[:count]:
         one = replace(papers, passages=[passage])
         same(one, returned(one, tmp_path, kind, key=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "answers", "once"),
+    [
+        (["a", "an", "the"], [0, 1, 1, 0, 2], False),
+        (["a", "an", "the"], [None] * 3, False),
+        (["in", "on", "at", "by", "to"], [0, 1, 0], False),
+        (["in", "on", "at", "by", "to"], [None] * 6, False),
+        (["in", "on", "at", "by", "to"], [0, 1, 2], True),
+        (["in", "on", "at", "by", "to"], [None] * 5, True),
+    ],
+)
+def test_a_shared_list_is_a_word_bank_only_where_each_option_may_be_used_once(
+    sample, options, answers, once
+):
+    text = " and ".join("_" for _ in answers)
+    blanks = tuple((match.start(), match.end()) for match in re.finditer("_", text))
+    asked = tuple(Question(tuple(options), answer) for answer in answers)
+    passage = Passage("p", text, asked, "cloze", blanks)
+    (part,) = make_sheet(replace(read_split(sample / "cloze/dev"), passages=[passage])).parts
+    assert len(part.choices) == 1
+    assert ("at most once" in part.instruction) == once

@@ -136,6 +136,9 @@ def test_few_papers_have_a_wide_interval():
     low, high = interval_over_papers([0.5] * 40, [i // 20 for i in range(40)])
     assert np.isnan([low, high]).all()
     assert not np.isnan(interval_over_papers([0.5] * 10, range(10))).any()
+    alike = ([True] * 15 + [False] * 7) * 3
+    found = gain(alike, [False] * 66, np.repeat(np.arange(3), 22).tolist())
+    assert np.isnan([found.low, found.high]).all()  # the variance is 0 but for rounding
 
 
 def test_one_paper_has_no_interval():

@@ -75,7 +75,7 @@ _HEADER = re.compile(
 )
 # `Date: 12 May` in an e-mail or on a poster. `Time: 90 minutes` is about the exam.
 _DETAIL = re.compile(
-    r"(?i)^\W*(?:date|time|class|school|name)\s*:\s*(?!.*(?:__|\.{4}))"
+    r"(?i)^\W*(?:date|time|class|school|(?:full )?name)\s*:\s*(?!.*(?:__|\.{4}))"
     r"(?!.*\b(?:name|class|school|date|score|marks?|student|candidate|number|no)\W*[:_])"
     r"(?!\s*(?:about\s+)?[0-9.]+\s*(?:minutes?|mins?|hours?|hrs?|h)\W*$)(?=.*\w)"
 )

@@ -17,6 +17,8 @@ _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\
 """All but the characters of XML 1.0, section 2.2."""
 CLOZE = "Read the passage and choose the best answer for each blank."
 BANK = "Read the passage and choose an option for each blank. Use each option at most once."
+FEWEST = 5
+"""Options of a `BANK`: of `a`, `an` and `the`, each may be right several times."""
 LETTERS = 26
 CHOICE = "Read the passage and choose the best answer to each question."
 
@@ -104,7 +106,8 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         text = _numbered(passage, number) if cloze else passage.text
         paragraphs = _printable(text).split("\n")
         heading = f"{'Cloze' if cloze else 'Passage'} {place}"
-        instruction = BANK if shared else CLOZE if cloze else CHOICE
+        once = shared and _each_once(passage, len(choices[0].options))
+        instruction = BANK if once else CLOZE if cloze else CHOICE
         parts.append(Section(heading, instruction, paragraphs, choices))
         answers += [(number + i, passage.id, q.answer) for i, q in enumerate(questions)]
         number += len(questions)
@@ -118,6 +121,12 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
         )
     given = [(n, letter(answer)) for n, _, answer in answers if answer is not None]
     return Sheet(title, parts, _key_lines(given))
+
+
+def _each_once(passage: Passage, options: int) -> bool:
+    """Whether each option of a shared list may be right for one blank at most."""
+    known = [question.answer for question in passage.questions if question.answer is not None]
+    return max(FEWEST, len(passage.questions)) <= options and len(set(known)) == len(known)
 
 
 def _printable(text: str) -> str:
