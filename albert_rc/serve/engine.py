@@ -20,22 +20,25 @@ from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
 from albert_rc.io.files import natural_key
 from albert_rc.io.json import to_json
+from albert_rc.io.messages import shortened
 from albert_rc.model.config import READ_AGAIN
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.line import BusyError, Place, Queue
-from albert_rc.serve.messages import Message
+from albert_rc.serve.messages import LONGEST_NAME, Message
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
     ReadText,
+    nothing_to_answer,
     paper_json,
     read_json_papers,
     require_within,
 )
 from albert_rc.serve.uploads import Upload
 from albert_rc.serve.workplace import clear_away
+from albert_rc.stores.encode import UnfitError
 from albert_rc.stores.losses import losses
 from albert_rc.stores.store import Store, make_store
 
@@ -256,18 +259,23 @@ class Engine:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]
                 said = f"{name} was not trained for {asked}: its answers are guesses"
                 messages.append(Message("warning", said))
-            store = make_store(found, loaded.tokenizer, loaded.model.config.max_length)
+            store, fitting, refused = _fitting(found, loaded)
+            messages += refused
+            if not fitting.passages:
+                continue
             messages += [Message("warning", line) for line in losses(store)]
             answers[found.kind], lines, warning = self._answer(store, loaded, end, stopped, place)
             if warning is not None:
                 messages.append(Message("warning", warning))
-            papers += _papers(found, lines, reading.numbers)
+            papers += _papers(fitting, lines, reading.numbers)
+        if not papers:
+            raise DataError(nothing_to_answer(messages))
         papers.sort(key=lambda paper: natural_key(paper["id"]))  # a printed exam has both kinds
         return to_json(
             {
                 "model": self._names(answers) or self.name,
                 "calibrated": bool(answers) and all(self._temperatures[x][1] for x in answers),
-                "complete": reading.complete,
+                "complete": replace(reading, messages=messages).complete,
                 "papers": papers,
                 "answers": answers,
                 "messages": [message.as_json() for message in messages],
@@ -312,6 +320,26 @@ class Engine:
         solved = solve(store, scored_QK, progress=in_time)
         answers = answers_of(store, scored_QK, solved=solved)
         return answers, score_lines(store, scored_QK, temperature, solved=solved), warning
+
+
+def _fitting(
+    found: PaperSet, loaded: Loaded[ReadingModel]
+) -> tuple[Store, PaperSet, list[Message]]:
+    """A store of the papers without questions that are too long, these papers, and the refusals."""
+    length = loaded.model.config.max_length
+    try:
+        return make_store(found, loaded.tokenizer, length), found, []
+    except UnfitError:
+        fitting, refused = [], []
+        for passage in found.passages:
+            try:
+                make_store(replace(found, passages=[passage]), loaded.tokenizer, length)
+                fitting.append(passage)
+            except UnfitError as error:
+                said = f"{error.fault}; shorten it"
+                refused.append(Message("refused", said, shortened(passage.id, LONGEST_NAME)))
+        found = replace(found, passages=fitting)
+        return make_store(found, loaded.tokenizer, length), found, refused
 
 
 def _papers(

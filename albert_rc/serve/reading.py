@@ -159,6 +159,16 @@ def _sniffed(sample: Any) -> str | None:
     return next((name for name in OPTION_FORMATS if READERS[name].recognises(sample)), None)
 
 
+def nothing_to_answer(messages: Sequence[Message]) -> str:
+    """Why none of an upload's papers can be answered."""
+    said = [message.text for message in messages if message.level == "refused"]
+    shown = "\n".join(first_of(said)) or (
+        "no blanks or questions with options were found in it; number them, and give a list of "
+        "options for each"
+    )
+    return f"no paper that can be answered\n{shown}"
+
+
 def require_within(reading: ReadText, limits: Limits) -> None:
     """Refuse an upload that would take too long.
 
@@ -166,12 +176,7 @@ def require_within(reading: ReadText, limits: Limits) -> None:
         DataError: no papers, or more than the limits allow.
     """
     if not reading.sets:
-        said = [message.text for message in reading.messages if message.level == "refused"]
-        shown = "\n".join(first_of(said)) or (
-            "no blanks or questions with options were found in it; number them, and give a list of "
-            "options for each"
-        )
-        raise DataError(f"no paper that can be answered\n{shown}")
+        raise DataError(nothing_to_answer(reading.messages))
     passages = [passage for papers in reading.sets for passage in papers.passages]
     counts = (
         (len(passages), limits.papers, "papers"),

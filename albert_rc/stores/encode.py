@@ -161,13 +161,14 @@ class UnfitError(DataError):
 
     Args:
         paper: its id.
-        said: what is wrong.
+        fault: what is wrong.
     """
 
-    def __init__(self, paper: str, said: str) -> None:
-        super().__init__(f"{shortened(paper)}: {said}")
+    def __init__(self, paper: str, fault: str) -> None:
         self.passage_id = paper
-        self.said = said
+        self.fault = fault
+        self.said = f"{fault}; shorten it, or raise --max-length as far as the model allows"
+        super().__init__(f"{shortened(paper)}: {self.said}")
 
 
 def question_with_option(question: str, option: str) -> str:
@@ -225,8 +226,7 @@ def encode_choice(
                 raise UnfitError(
                     passage.id,
                     f"question {place} with its longest option has {max_length - room} tokens, and "
-                    f"a window {max_length}; shorten it, or raise --max-length as far as the model "
-                    "allows",
+                    f"a window {max_length}",
                 )
             out.question_passage.append(number)
             out.question_start.append(excerpt_start(tokens, question_tails, room, tokenizer))

@@ -103,6 +103,24 @@ def test_a_printed_paper_is_answered_and_what_has_no_place_is_said(served):
     assert len(found["answers"]["cloze"]) == 1
 
 
+def test_a_question_that_is_too_long_is_refused_alone(served):
+    def race(name, question):
+        return {"id": name, "article": "He went home by bus.", "questions": [question],
+                "options": [["by bus", "by car"]], "answers": ["A"]}  # fmt: skip
+
+    long = race("long", "How " * 600 + "?")
+    found = served.post(json.dumps([race("good", "How did he go?"), long]).encode()).json
+    assert list(found["answers"]["choice"]) == ["good#1"]
+    assert not found["complete"]
+    (refused,) = [message for message in found["messages"] if message["level"] == "refused"]
+    assert refused["paper"] == "long"
+    assert "question 1" in refused["text"]
+    assert "--max-length" not in refused["text"]
+    alone = served.post(json.dumps([long]).encode())
+    assert alone.status == 422
+    assert "no paper that can be answered\nquestion 1 with its longest option" in alone.error
+
+
 def test_a_form_is_read_in_the_encoding_that_it_is_in(served):
     text = "完形填空\n".encode("gbk") + PRINTED
     name = "试卷.txt".encode("gbk")
