@@ -46,13 +46,19 @@ class OutOfMemoryError(AlbertRcError):
     exit_code = 5
 
 
-class Interrupted(AlbertRcError):  # noqa: N818 - not an error
-    """The user or the system requested a stop; all progress is saved."""
+class Interrupted(BaseException):
+    """The user or the system requested a stop; all progress is saved.
+
+    It may be raised at any place, so it is not an `Exception`: an `except Exception` around a
+    library would report it as the library's error. Nor is it a `KeyboardInterrupt`, which the
+    command-line library handles itself.
+    """
 
     exit_code = 130
 
 
-def error_of(exit_code: int) -> type[AlbertRcError]:
+def error_of(exit_code: int) -> type[AlbertRcError | Interrupted]:
     """The error class for the exit code of a subcommand's process."""
+    kinds: tuple[type[AlbertRcError | Interrupted], ...]
     kinds = (UsageError, DataError, CheckpointError, OutOfMemoryError, Interrupted)
     return next((kind for kind in kinds if kind.exit_code == exit_code), AlbertRcError)

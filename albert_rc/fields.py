@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from math import isinf
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -86,7 +87,10 @@ class About:
         if self.setting.choices:
             choices = ", ".join(self.setting.choices)
             return UsageError(f"{self.flag} {value}: choose from {choices}")
-        return UsageError(f"{self.flag} {value} must be {self.setting.allowed}")
+        allowed = self.setting.allowed
+        if isinstance(value, float) and isinf(value):
+            allowed = f"finite, and {allowed}"
+        return UsageError(f"{self.flag} {value} must be {allowed}")
 
 
 @cache

@@ -118,7 +118,7 @@ def starved(run, fails):
     run.stepper.passes = gradients
 
 
-def run_until_power_cut(run, step):
+def run_until_power_cut(run, step, resume=False):
     """Run a trainer until it has done so many steps; nothing is saved then that was not before."""
     take_step = run._step
 
@@ -129,7 +129,7 @@ def run_until_power_cut(run, step):
 
     run._step = interrupted
     with pytest.raises(RuntimeError, match="power cut"):
-        run.run()
+        run.run(resume)
 
 
 @pytest.fixture

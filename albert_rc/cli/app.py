@@ -128,8 +128,8 @@ def main() -> None:
 def _was_broken(leaving: SystemExit) -> bool:
     """Whether a command ended because its output was closed: typer and rich exit with 1 then."""
     error: BaseException | None = leaving
-    # An AlbertRcError may follow from the broken pipe of a dead worker, not of the output.
-    while error is not None and not isinstance(error, AlbertRcError):
+    # An error of ours may follow from the broken pipe of a dead worker, not of the output.
+    while error is not None and not isinstance(error, AlbertRcError | Interrupted):
         if isinstance(error, BrokenPipeError):
             return True
         error = error.__context__
@@ -173,7 +173,7 @@ def _run() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         app()
-    except AlbertRcError as error:
+    except (AlbertRcError, Interrupted) as error:
         _fail(str(error), error)
     except OSError as error:  # a full disk, a read-only folder
         if error.errno == errno.ENOMEM:
@@ -221,7 +221,7 @@ _NO_MEMORY = (
 )
 
 
-def _fail(message: str, error: AlbertRcError) -> None:
+def _fail(message: str, error: AlbertRcError | Interrupted) -> None:
     rank = os.environ.get("RANK", "0")
     who = "" if rank == "0" else f"rank {rank}: "
     print(f"{who}error: {visible(message)}", file=sys.stderr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., None])
 SAME_WISH = 1.0
 """Seconds after a signal in which further ones are ignored."""
+RETRY = 0.02
+"""Seconds between attempts to stop while a module is imported."""
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"
 LONGEST_FIGURE = 20
 """Maximum width of a figure in columns, with brackets and units."""
@@ -60,23 +63,45 @@ def leave_cleanly(said: str) -> None:
 
     Signals in quick succession count as one, for example where a launcher forwards a signal that
     the terminal has also sent; a second one during unwinding would end in a traceback. A later one
-    exits at once.
+    exits at once. During an import the exception waits for its end: the libraries' own start-up
+    code drops exceptions or goes on with modules that are half imported.
 
     Args:
         said: message about the state of the work.
     """
     asked: float | None = None
+    waiting = False  # the next signal is the timer's, not the user's
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked is None:
-            asked = time.monotonic()
-            raise Interrupted(said)
-        if time.monotonic() - asked > SAME_WISH:
+        nonlocal asked, waiting
+        if asked is None or waiting:
+            asked, waiting = asked or time.monotonic(), False
+            if not _importing(frame):
+                raise Interrupted(said)
+            timer = threading.Timer(RETRY, ask_again, [number])
+            timer.daemon = True
+            timer.start()
+        elif time.monotonic() - asked > SAME_WISH:
             os._exit(Interrupted.exit_code)
+
+    def ask_again(number: int) -> None:
+        nonlocal waiting
+        waiting = True
+        main = threading.main_thread().ident
+        assert main is not None
+        signal.pthread_kill(main, number)  # also where it waits in a system call
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether a module is being imported at a frame."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def print_json(value: Any) -> None:

@@ -151,7 +151,7 @@ def lsh_of(form: str | None, landmarks: bool | None, given: dict[str, Any]) -> d
     return found
 
 
-def require_partners(teacher: str | None, given: Mapping[str, Any]) -> None:
+def require_partners(teacher: str | None, given: Mapping[str, Any], resume: bool) -> None:
     """Refuse training settings without the option that they belong to.
 
     Raises:
@@ -160,7 +160,9 @@ def require_partners(teacher: str | None, given: Mapping[str, Any]) -> None:
     for name in ("teacher_weight", "teacher_precision"):
         if teacher is None and given.get(name) is not None:
             raise UsageError(f"{flag_of(name)} needs --teacher")
-    if given.get("max_restarts") is not None and given.get("on_collapse") != "restart":
+    # A resumed run may be given another --on-collapse; its file still has the number.
+    restarts = resume or given.get("on_collapse") == "restart"
+    if given.get("max_restarts") is not None and not restarts:
         raise UsageError("--max-restarts needs --on-collapse restart")
 
 

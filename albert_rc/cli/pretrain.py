@@ -109,7 +109,7 @@ def pretrain(
     from albert_rc.training.runs.earlier import require_kept
     from albert_rc.training.runs.pretrain import PretrainingRun
 
-    options.require_partners(teacher, given)
+    options.require_partners(teacher, given, resume)
     if pair == "none":
         settings.need(context, "--pair sop or nsp", "pair_weight")
     levers, seconds = running.levers_of(given), options.seconds_of(minutes)
@@ -157,5 +157,7 @@ def pretrain(
         if group.is_main:
             score = result.best_score
             name = prepared.objective.score_name
-            best = "" if score is None else f", dev {name} {score:.2%}"
+            best = (
+                "" if score is None else f", best dev {name} {score:.2%} at step {result.best_step}"
+            )
             running.conclude(out, result, best)

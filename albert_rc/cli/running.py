@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from albert_rc.cli.console import TrainBar, say
+from albert_rc.errors import Interrupted
 from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
@@ -89,8 +90,15 @@ def time_left(seconds: float | None, begun: float) -> float | None:
     return None if seconds is None else seconds - (time.perf_counter() - begun)
 
 
-def conclude(out: Path, result: TrainResult, best: str) -> None:
-    """Print a run's folder, progress and best score, and draw its curves."""
+def conclude(out: Path, result: TrainResult, best: str, given: Path | None = None) -> None:
+    """Print a run's folder, progress and best score, and draw its curves.
+
+    Args:
+        out: the run's folder.
+        result: its outcome.
+        best: its best score, as the end of a sentence.
+        given: the user's --out, if this is one of several runs in it.
+    """
     from albert_rc.report.curves import draw_curves, read_curves, spark_lines
 
     steps = counted(result.total_steps if result.paused else result.steps, "step")
@@ -106,12 +114,12 @@ def conclude(out: Path, result: TrainResult, best: str) -> None:
             f"the final learning rate was 1/{2**result.restarts} of --learning-rate"
         )
     if result.paused:
-        typer.echo(f"paused; give --out {out} --resume to continue")
+        typer.echo(f"paused; give --out {given or out} --resume to continue")
     curves = read_curves(out)
     for line in spark_lines(curves):
         say(line)
     try:
         if drawn := draw_curves(out, curves):
             say(f"curves: {drawn[0]}")
-    except KeyboardInterrupt:  # the run itself is complete
+    except (KeyboardInterrupt, Interrupted):  # the run itself is complete
         say("stopped while the curves were drawn; all else is saved")

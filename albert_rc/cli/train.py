@@ -169,7 +169,7 @@ def train(
     of_search = {"low": low, "high": high, "batch-sizes": batch_sizes, "json": json or None}
     chosen = given["learning_rate"] is not None or with_dev or minutes is not None
     _require_search(search is not None, of_search, chosen, given["batch_size"] is not None)
-    options.require_partners(teacher, given)
+    options.require_partners(teacher, given, resume)
     sizes, seconds = _sizes(batch_sizes), options.seconds_of(minutes)
     if deterministic:
         be_deterministic()
@@ -368,8 +368,12 @@ def _run(
     resume: bool,
     seconds: float | None,
     files: Mapping[str, bytes] | None = None,
+    given: Path | None = None,
 ) -> TrainResult:
-    """Run the training once, with messages before and after; a new run gets the files."""
+    """Run the training once, with messages before and after; a new run gets the files.
+
+    With several runs, `given` is the folder of all of them.
+    """
     begun = time.perf_counter()
     prepared = tuning.prepare(part.train, part.dev, part.seed, out if resume else None)
     left = running.time_left(seconds, begun)
@@ -382,7 +386,7 @@ def _run(
         )
         if result.best_score is not None:
             best = f"{result.best_score:.2%} at step {result.best_step}"
-        running.conclude(out, result, f", dev {prepared.objective.score_name} {best}")
+        running.conclude(out, result, f", dev {prepared.objective.score_name} {best}", given)
     return result
 
 
@@ -403,7 +407,7 @@ def _run_several(
     def run(part: Part, folder: Path, resuming: bool) -> TrainResult:
         left = running.time_left(seconds, begun)
         with running.alone_in(folder, tuning.group):
-            return _run(tuning, part, folder, resuming, left)
+            return _run(tuning, part, folder, resuming, left, given=out)
 
     found = run_all(parts, out, record, tuning.group, resume, run, say, files)
     if found is None or not tuning.group.is_main:

@@ -73,15 +73,15 @@ def read_records(folder: Path) -> Records:
         folder: folder of a run, a model of the package, or any checkpoint.
     """
     found = Records()
+    lines = list(read_json_lines(folder / "metrics.jsonl"))
     settings = _object(folder / "train.json")
     if not settings:
         settings = _object(folder / "pretrain.json")
         found.pretrained_only = bool(settings)
     if settings:
         _start(found, settings)
-        found.recipe = list(_recipe(settings))
+        found.recipe = list(_recipe(settings, _restarts(lines)))
         found.data = _data(folder, settings)
-    lines = list(read_json_lines(folder / "metrics.jsonl"))
     if trained := [line for line in lines if line.get("kind") == "train"]:
         last = trained[-1]
         found.recipe.append(
@@ -135,7 +135,14 @@ def _start(found: Records, settings: Mapping[str, Any]) -> None:
         found.started_from = f"the folder `{name}`"
 
 
-def _recipe(settings: Mapping[str, Any]) -> Iterator[Row]:
+def _restarts(lines: list[dict[str, Any]]) -> int:
+    """How often the run was restarted after a collapse before it reached the saved weights."""
+    best = [line for line in lines if line.get("kind") == "dev" and line.get("best")]
+    attempt = (best or lines or [{}])[-1].get("attempt")
+    return attempt if isinstance(attempt, int) else 0
+
+
+def _recipe(settings: Mapping[str, Any], restarts: int) -> Iterator[Row]:
     steps = settings.get("max_steps")
     if steps:
         yield "requested steps", _shown(steps)
@@ -144,7 +151,11 @@ def _recipe(settings: Mapping[str, Any]) -> Iterator[Row]:
     for name, shown in SETTINGS.items():
         value, owner = settings.get(name), OWNERS.get(name)
         if value is not None and (owner is None or settings.get(owner) not in UNUSED):
-            yield shown, _shown(value)
+            said = _shown(value)
+            if name == "learning_rate" and restarts and isinstance(value, (int, float)):
+                times = counted(restarts, "restart")
+                said = f"{value / 2**restarts:g} ({said} before {times} after a collapse)"
+            yield shown, said
     masking = settings.get("masking")
     if isinstance(masking, dict):
         yield "share of tokens masked", _shown(masking.get("rate"))

@@ -18,7 +18,7 @@ from albert_rc.io.messages import first_line
 from albert_rc.io.pt import check_archive
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.identity import FIXED, GONE, as_far_as_known, difference
+from albert_rc.training.identity import FIXED, GONE, OF_TEACHER, as_far_as_known, difference
 from albert_rc.training.memory.planner import Levers
 
 _PARTS = {
@@ -99,6 +99,8 @@ class Checkpoints:
     """Settings that must match on resuming."""
     identity: Callable[[], dict[str, Any]]
     """Fingerprint of the data, which must match too; computed on demand."""
+    damaged: list[Path] = field(default_factory=list)
+    """States that `load` skipped; the next save deletes them, so that they do not count as kept."""
 
     def save(self, progress: Progress, tally: list[Tensor]) -> None:
         """Write everything needed to resume, on the main process.
@@ -125,9 +127,12 @@ class Checkpoints:
             }
             with atomic_path(state_path(self.folder, progress.step)) as temporary:
                 torch.save(content, temporary)
-            for later in states(self.folder):
-                if step_of(later) > progress.step:  # damaged, or from before a restart
-                    later.unlink()
+            for other in states(self.folder):
+                from_before_a_restart = step_of(other) > progress.step
+                damaged = other in self.damaged and step_of(other) != progress.step
+                if from_before_a_restart or damaged:
+                    other.unlink()
+            self.damaged.clear()
             for old in self._outdated(progress.guard.get("since", progress.step)):
                 old.unlink()
         processes.wait()
@@ -166,9 +171,7 @@ class Checkpoints:
             CheckpointError: all states are truncated or damaged.
         """
         processes = self.processes
-        path = processes.from_main(
-            _newest_whole(self.folder, say, good) if processes.is_main else None
-        )
+        path = processes.from_main(self._newest_whole(say, good) if processes.is_main else None)
         if path is None:
             raise _no_state(self.folder)
         if isinstance(path, str):
@@ -193,24 +196,27 @@ class Checkpoints:
         tally = [part.to(processes.device) for part in content["tally"]]
         return Progress(**content["progress"]), tally
 
-
-def _newest_whole(
-    folder: Path, say: Callable[[str], None], good: Callable[[Progress], bool] | None
-) -> Path | str | None:
-    """The newest intact state; an error message if all are damaged; None without any."""
-    found = states(folder)
-    for path in found:
-        try:
-            check_archive(path)
-            progress = _progress_in(path)
-        except (OSError, ValueError) as error:
-            say(f"{path} is skipped: {error}")
-            continue
-        if good is None or good(progress):
-            return path
-    if found and good is None:
-        return f"all states in {folder} are truncated, damaged or invalid; start without --resume"
-    return None
+    def _newest_whole(
+        self, say: Callable[[str], None], good: Callable[[Progress], bool] | None
+    ) -> Path | str | None:
+        """The newest intact state; an error message if all are damaged; None without any."""
+        found = states(self.folder)
+        for path in found:
+            try:
+                check_archive(path)
+                progress = _progress_in(path)
+            except (OSError, ValueError) as error:
+                say(f"{path} is skipped: {error}")
+                self.damaged.append(path)
+                continue
+            if good is None or good(progress):
+                return path
+        if found and good is None:
+            return (
+                f"all states in {self.folder} are truncated, damaged or invalid; start without "
+                "--resume"
+            )
+        return None
 
 
 def _progress_in(path: Path) -> Progress:
@@ -280,10 +286,11 @@ def _require_same(content: dict[str, Any], settings: TrainConfig, data: dict[str
     known += [name for name in GONE if content["settings"].get(name)]
     before: dict[str, Any] = {flag_of(name): content["settings"][name] for name in known}
     now: dict[str, Any] = {flag_of(name): getattr(settings, name) for name in FIXED}
-    # The key "--teacher" exists only in runs with a teacher.
-    for name in {**content["data"], "--teacher": None}:
-        before[name] = content["data"].get(name)
-        now[name] = as_far_as_known(before[name], data.get(name))
+    # The key "--teacher" exists only in runs with a teacher; its value is a hash.
+    for key in {**content["data"], "--teacher": None}:
+        name = OF_TEACHER if key == "--teacher" else key
+        before[name] = content["data"].get(key)
+        now[name] = as_far_as_known(before[name], data.get(key))
     if what := difference(before, now):
         raise UsageError(
             f"--resume: the run was started {what}; use its original options, or another --out"

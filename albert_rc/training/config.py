@@ -50,7 +50,8 @@ class TrainConfig:
     save_steps: Annotated[
         int | None,
         Setting(
-            "Save the training state every N steps (default: after each epoch).",
+            "Save the training state every N steps (default: after each epoch), and with each new "
+            "best score.",
             low=1, high=MOST, panel=SCHEDULE,
         ),
     ] = None  # fmt: skip
@@ -105,8 +106,12 @@ class TrainConfig:
         float, Setting("Maximum norm for gradient clipping; 0 for no clipping.", low=0)
     ] = 1.0
     keep: Annotated[
-        int, Setting("Number of training states to keep; older ones are deleted.", low=1, high=1000)
-    ] = 2
+        int,
+        Setting(
+            "Number of training states to keep; older ones are deleted, except up to two that "
+            "--on-collapse restart may need.", low=1, high=1000,
+        ),
+    ] = 2  # fmt: skip
     mask_rate: Annotated[
         float,
         Setting(

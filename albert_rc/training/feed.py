@@ -3,15 +3,48 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Generic
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from albert_rc.errors import UsageError
 from albert_rc.stores.batches import share
 from albert_rc.training.objective import BatchT, Objective
+
+_LOST = (
+    "a process that prepares batches was killed, probably because the system ran out of memory; "
+    "run the same command with --resume to continue from the last saved state, with fewer such "
+    "processes (--set workers=1, or 0 for none) if it happens again"
+)
+
+
+@contextmanager
+def lost_workers_explained() -> Iterator[None]:
+    """Explain the end of a worker to the user; torch's signal handler raises it at any place.
+
+    Raises:
+        UsageError: a worker was killed.
+    """
+    try:
+        yield
+    except Exception as error:
+        seen: BaseException | None = error
+        while seen is not None and "DataLoader worker" not in str(seen):
+            # What it was sending is cut off before its end is known.
+            if isinstance(seen, (ConnectionError, EOFError)):
+                break
+            seen = seen.__cause__ or seen.__context__
+        if seen is None:
+            raise
+        # Else torch's handler would raise again whenever another worker ends.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        raise UsageError(_LOST) from None
 
 
 def micro_batches(

@@ -52,7 +52,17 @@ def difference(before: dict[str, Any], now: dict[str, Any]) -> str | None:
             return f"with a different {name}: {'; '.join(parts)}"
         if isinstance(was, dict) or isinstance(now_is, dict):
             return f"without a {name}, not with one" if was is None else f"with a {name}"
+        if name in (OF_MODEL, OF_TEACHER):
+            return _other(name, was is None, now_is is None)
         if was is None:
             return f"without {name}, not with {now_is}"
         return f"with {name} {was}, not {'without' if now_is is None else now_is}"
     return None
+
+
+def _other(name: str, none_before: bool, none_now: bool) -> str:
+    """A difference of contents, without the hashes, which mean nothing to the user."""
+    if not (none_before or none_now):
+        return f"with other {name}"
+    what = "--teacher" if name == OF_TEACHER else name
+    return f"without {what}" if none_before else f"with {what}, not without"

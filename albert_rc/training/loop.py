@@ -21,6 +21,7 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.checkpoint import Checkpoints, Progress
 from albert_rc.training.config import TrainConfig
+from albert_rc.training.feed import lost_workers_explained
 from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.training.health.restart import WayBack, order_seed, respond
 from albert_rc.training.objective import BatchT, Objective
@@ -134,7 +135,8 @@ class Trainer(Generic[BatchT]):
 
         Raises:
             Interrupted: stop requested; the state is saved.
-            UsageError: nothing to resume, or the run was started with other settings.
+            UsageError: nothing to resume, the run was started with other settings, or a process
+                that prepares batches was killed.
         """
         started = time.perf_counter()
         self._told = on_event
@@ -144,7 +146,7 @@ class Trainer(Generic[BatchT]):
         stopped_early, paused = resume and self._had_stopped_early(), False
         self.model.train()
         try:
-            with stop.listening():
+            with stop.listening(), lost_workers_explained():
                 for epoch, items in () if stopped_early else self._batches():
                     sums = self._step(items, epoch)
                     self.progress.step += 1
@@ -159,6 +161,8 @@ class Trainer(Generic[BatchT]):
                         self._note(tally)
                         stopped_early = self._evaluate()
                         tally = Tally()
+                        # Else a run resumed after a crash would have weights newer than its state.
+                        saving = saving or self.progress.best_step == self.progress.step
                     stopping = self.processes.any(stop.asked)
                     left = self.progress.step < self.total_steps
                     if seconds is not None and left and not stopped_early:

@@ -26,6 +26,8 @@ from albert_rc.scoring.tasks import compared, measured
 from albert_rc.stores.encode_spans import STRIDE, encode_spans
 from albert_rc.stores.span_batches import SpanCollator
 from albert_rc.stores.store import load_store, make_store
+from albert_rc.training.config import TrainConfig
+from albert_rc.training.objectives.spans import Spans
 
 CONTEXT = (
     "Ms. Émile Zola, who wrote “Germinal”, was born\tin Paris — on 2 April 1840. He died there."
@@ -254,6 +256,21 @@ def test_hugging_face_computes_the_same(store, tokenizer, sample, tmp_path):
     both = torch.stack([expected.start_logits[0], expected.end_logits[0]], -1)
     torch.testing.assert_close(ours, both[batch.read_S], atol=1e-5, rtol=1e-5)
     assert load_model(tmp_path, "span").model.null_threshold == 1.5
+
+
+def test_where_all_questions_have_answers_no_threshold_is_kept(file, sample, tokenizer):
+    """One of the initial weights, from SQuAD 2.0, would leave some of them without an answer."""
+    data = json.loads(file.read_bytes())
+    kept = []
+    for _ in ("2.0", "1.1"):
+        file.write_text(json.dumps(data))
+        model = load_model(sample / "vocabulary", "span", scratch="tiny", shape=SHAPE).model
+        model.null_threshold = 1.5
+        Spans(model, tokenizer, make_store(read_split(file), tokenizer, 64), None, TrainConfig())
+        kept.append(model.null_threshold)
+        for paragraph in data["data"][0]["paragraphs"]:
+            paragraph["qas"] = [qa for qa in paragraph["qas"] if qa.get("answers")]
+    assert kept == [1.5, None]
 
 
 def test_from_articles_to_answers(file, cli, works, answered, sample, tmp_path):

@@ -179,6 +179,15 @@ def test_a_run_is_resumed_with_its_own_options(cli, prepared, several):
         assert weights[0] == weights[1]
 
 
+def test_a_resumed_run_may_be_given_another_response_to_a_collapse(works, prepared):
+    """The number of restarts, which needs the earlier one, is still in the run's file."""
+    begin = ("--model", SAMPLE / "vocabulary", "--scratch", "tiny", "--max-steps", 2, "--out", "x")
+    restart = ("--set", "on_collapse=restart", "--set", "max_restarts=3", "--minutes", 0.0001)
+    works("train", *begin, *restart, cwd=prepared)
+    works("train", "--out", "x", "--resume", "--set", "on_collapse=warn", cwd=prepared)
+    assert json.loads((prepared / "x" / "train.json").read_text())["on_collapse"] == "warn"
+
+
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [

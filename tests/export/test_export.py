@@ -239,6 +239,19 @@ def test_a_runs_records_are_in_its_card(trainer, stores, tmp_path, monkeypatch):
     assert "papers," not in str(dict(read_records(folder).data)["train"])
 
 
+def test_the_card_names_the_learning_rate_after_restarts(tmp_path):
+    write_json(tmp_path / "train.json", {"model": "x", "learning_rate": 3.0})
+    lines = [
+        {"kind": "dev", "step": 4, "accuracy": 0.3, "best": True},
+        {"kind": "dev", "step": 4, "attempt": 2, "accuracy": 0.5, "best": True},
+        {"kind": "dev", "step": 8, "attempt": 3, "accuracy": 0.4, "best": False},
+    ]
+    for count, said in ((1, "3.0"), (3, "0.75 (3.0 before 2 restarts after a collapse)")):
+        text = "".join(f"{json.dumps(line)}\n" for line in lines[:count])
+        (tmp_path / "metrics.jsonl").write_text(text)
+        assert ("learning rate", said) in read_records(tmp_path).recipe
+
+
 def test_the_card_of_a_mean_has_the_records_of_its_run(trainer, tmp_path):
     made_by = trainer(tmp_path / "run1", max_steps=4, save_steps=2, eval_steps=2, keep=2)
     made_by.run()

@@ -1,11 +1,16 @@
 """A run's course: read from its metrics, shown in blocks, drawn."""
 
 import json
+import signal
 import sys
 
 import pytest
 
+from albert_rc.cli.console import leave_cleanly
+from albert_rc.cli.running import conclude
+from albert_rc.report import curves as drawing
 from albert_rc.report.curves import draw_curves, read_curves, spark_lines, sparkline
+from albert_rc.training.tally import TrainResult
 
 RECORDS = [
     {"kind": "train", "step": 10, "loss": 2.0, "accuracy": 0.25, "passages_per_second": 3.0},
@@ -60,6 +65,24 @@ def test_blocks_go_from_the_lowest_to_the_highest():
     many = sparkline(range(1000), width=10)
     assert len(many) == 10
     assert (many[0], many[-1]) == ("▁", "█")
+
+
+def test_ctrl_c_while_curves_are_drawn_does_not_fail_a_complete_run(run, monkeypatch, capsys):
+    monkeypatch.setattr(
+        drawing, "draw_curves", lambda folder, curves: signal.raise_signal(signal.SIGINT)
+    )
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        leave_cleanly("stopped")
+        result = TrainResult(
+            steps=30, total_steps=30, best_score=0.5, best_step=20, stopped_early=False,
+            paused=False, seconds=1.0,
+        )  # fmt: skip
+        conclude(run, result, "")
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert "stopped while the curves were drawn; all else is saved" in capsys.readouterr().err
 
 
 def test_what_is_too_short_is_no_curve(run):

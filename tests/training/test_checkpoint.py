@@ -64,7 +64,7 @@ def test_another_model_is_not_resumed(sample, cli, works, tmp_path):
     works(*run, "--model", tmp_path / "model1", "--minutes", 0.0001)
     other = cli(*run, "--model", tmp_path / "model2", "--resume")
     assert other.returncode == 2
-    assert "started with weights of --model" in other.stderr
+    assert "started with other weights of --model;" in other.stderr
     assert json.loads((tmp_path / "run" / "train.json").read_bytes())["model"].endswith("model1")
     works(*run, "--model", tmp_path / "model1", "--resume")
 
@@ -118,6 +118,42 @@ def test_a_damaged_state_is_passed_over_and_said(trainer, tmp_path, harm):
         flip_a_bit(path)
     with pytest.raises(CheckpointError, match="are truncated, damaged or invalid; start without"):
         trainer(broken, save_steps=1).run(resume=True)
+
+
+def test_a_damaged_state_does_not_count_as_kept(trainer, tmp_path):
+    """Else the only intact state would be deleted with the next save."""
+    rarely = {"save_steps": 4, "eval_steps": 12, "keep": 2}
+    run_until_power_cut(trainer(tmp_path, **rarely), 9)
+    (tmp_path / "resume-00000008.pt").rename(tmp_path / "resume-00000007.pt")  # another distance
+    flip_a_bit(tmp_path / "resume-00000007.pt")
+    run_until_power_cut(trainer(tmp_path, **rarely), 9, resume=True)
+    assert steps(tmp_path) == [8, 4]
+    flip_a_bit(tmp_path / "resume-00000008.pt")
+    trainer(tmp_path, **rarely).run(resume=True)
+
+
+def test_the_best_score_is_that_of_the_weights_also_after_a_crash(trainer, tmp_path):
+    """Weights that are newer than the state would be named after an older evaluation."""
+
+    def one_score(run, step, score):
+        values = {"accuracy": score}
+        run.objective.evaluate = lambda _: (
+            DevScore(score=score, values=values, line="")
+            if run.progress.step == step
+            else DevScore(score=0.1, values={}, line="")
+        )
+        return run
+
+    often = {"eval_steps": 1, "save_steps": 10}
+    run_until_power_cut(one_score(trainer(tmp_path, **often), 7, 0.5), 9)
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    again = trainer(tmp_path, **often | {"eval_steps": 12})
+    result = one_score(again, 12, 0.3).run(resume=True)
+    assert (result.first_step, result.best_step, result.best_score) == (7, 7, 0.5)
+    assert (tmp_path / "model.safetensors").read_bytes() == weights
+    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
+    best = [line for line in lines if line["kind"] == "dev" and line["best"]]
+    assert (best[-1]["step"], best[-1]["accuracy"]) == (7, 0.5)
 
 
 def test_a_resumed_run_records_what_was_changed(trainer, tmp_path):

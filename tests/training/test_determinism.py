@@ -70,9 +70,10 @@ def test_a_gradient_is_the_same_on_a_busy_machine(two_threads, precision):
     assert len(found) == 1
 
 
-def planned(stores, memory, levers, before=None):
+def planned(stores, memory, levers, before=None, **shape):
+    config = replace(size_config("base"), **{"classifier_dropout": 0.0} | shape)
     settings, lines = fit(
-        TrainConfig(batch_size=6), size_config("base"), stores["cloze", "train"],
+        TrainConfig(batch_size=6), config, stores["cloze", "train"],
         Processes(torch.device("cpu")), memory, levers, before=before,
     )  # fmt: skip
     plan = (settings.accumulation, settings.recompute, settings.optimizer_states)
@@ -90,6 +91,19 @@ def test_a_resumed_run_keeps_its_plan(stores):
     plan, (said,) = planned(stores, "20GiB", Levers(), Levers(None, None, "8bit"))
     assert plan == (1, "activations", "8bit")
     assert "another number of processes" in said
+    assert said.endswith("results may differ by rounding")
+
+
+def test_other_micro_batches_drop_other_units_and_it_is_said(stores):
+    masks = "results may differ by rounding, and with dropout by other masks"
+    for before, more in ((Levers(None, None, "8bit"), {}), (Levers(3, "layers", "8bit"), {})):
+        asked = Levers(accumulation=1)
+        _, (said,) = planned(stores, "20GiB", asked, before, classifier_dropout=0.1, **more)
+        assert said.endswith(masks)
+    # Recomputing alone changes no mask.
+    before = Levers(1, "layers", "8bit")
+    _, (said,) = planned(stores, "20GiB", Levers(recompute="activations"), before, dropout=0.1)
+    assert said.endswith("by rounding")
 
 
 def test_a_plan_that_does_not_fit_any_more_is_made_anew_and_said(stores):

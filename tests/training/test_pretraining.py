@@ -23,7 +23,7 @@ from albert_rc.text.tokenizer import load_tokenizer
 from albert_rc.training.checkpoint import states
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
-from albert_rc.training.objectives.pretraining import Pretraining, check_teacher
+from albert_rc.training.objectives.pretraining import Pretraining, above_chance, check_teacher
 
 SHAPE = {"hidden_size": 32, "embedding_size": 16, "num_layers": 2, "num_heads": 2}
 
@@ -194,11 +194,21 @@ def test_the_loss_of_pairs_has_its_weight(pretrainer, tmp_path):
 
 @pytest.mark.parametrize("pair", ["sop", "none"])
 def test_the_weights_kept_are_best_at_words_and_pairs(pretrainer, tmp_path, pair):
-    evaluation = pretrainer(tmp_path, pair=pair).objective.evaluate(Processes(torch.device("cpu")))
+    objective = pretrainer(tmp_path, pair=pair).objective
+    evaluation = objective.evaluate(Processes(torch.device("cpu")))
     expected = evaluation.values["accuracy"]
     if pair == "sop":
-        expected = (expected + evaluation.values["pair_accuracy"]) / 2
+        counted = above_chance(evaluation.values["pair_accuracy"], len(objective.dev))
+        expected = (expected + counted) / 2
     assert evaluation.score == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "pairs", "counted"),
+    [(0.55, 100, 0.5), (0.55, 10_000, 0.55), (0.3, 10_000, 0.5), (1.0, 4, 0.5), (1.0, 16, 1.0)],
+)
+def test_luck_with_pairs_does_not_select_weights(accuracy, pairs, counted):
+    assert above_chance(accuracy, pairs) == counted
 
 
 def test_micro_batches_change_nothing_but_rounding(pretrainer, tmp_path):

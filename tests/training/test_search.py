@@ -57,6 +57,19 @@ def test_the_best_run_stays_and_the_search_goes_on(tuning, stores, tmp_path):
     assert kept == pytest.approx(max(scores), abs=1e-5)
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_first_trials_are_spread_over_the_space(tuning, stores, tmp_path, seed):
+    """Four random ones may be nearly equal, and the later ones are compared with them."""
+    both = stores["cloze", "train"], stores["cloze", "dev"]
+    seeded = replace(tuning, settings=replace(tuning.settings, seed=seed, max_steps=1))
+    space = Space(1e-6, 1e-2, (4, 8))
+    search(seeded, both, space, 2, tmp_path, list)
+    trials = search(seeded, both, space, 4, tmp_path, list)["trials"]
+    rates = [trial["learning_rate"] for trial in trials]
+    assert rates == pytest.approx([10**-4.5, 10**-3.5, 10**-5.5, 10**-2.5])
+    assert [trial["batch_size"] for trial in trials] == [4, 8, 4, 8]
+
+
 def test_memory_that_no_batch_fits_into_ends_the_search(tuning, stores, tmp_path):
     both = stores["cloze", "train"], stores["cloze", "dev"]
     small = replace(tuning, memory="1MiB")
@@ -157,7 +170,7 @@ def test_ctrl_c_forgets_the_trial_in_hand_and_the_search_goes_on(
 ):
     both = stores["cloze", "train"], stores["cloze", "dev"]
     space, step = Space(1e-4, 1e-2, (4,)), Trainer._step
-    when = {"trial-1": 1, "trial-2": 3}
+    when, said = {"trial-1": 1, "trial-2": 3}, []
 
     def pressed(self, items, epoch):
         if when.get(self.folder.name) == self.progress.step:
@@ -168,13 +181,18 @@ def test_ctrl_c_forgets_the_trial_in_hand_and_the_search_goes_on(
     with pytest.raises(
         Interrupted, match=r"^stopped in trial 1; the same command continues the search$"
     ):
-        search(tuning, both, space, 3, tmp_path, lambda line: None)
+        search(tuning, both, space, 3, tmp_path, said.append)
     assert {path.name for path in tmp_path.iterdir()} == {"best", "trials.log"}
     # In its last step a trial ends, and counts.
     with pytest.raises(Interrupted, match=r"^stopped after trial 2, 2 of 3; the same command"):
         search(tuning, both, space, 3, tmp_path, lambda line: None)
     assert {path.name for path in tmp_path.iterdir()} == {"best", "trials.log"}
-    assert len(search(tuning, both, space, 3, tmp_path, lambda line: None)["trials"]) == 3
+    assert len(search(tuning, both, space, 3, tmp_path, said.append)["trials"]) == 3
+    # The learning rate of the trial that was stopped is tried after the others in the queue.
+    found = search(tuning, both, space, 4, tmp_path, said.append)
+    stopped = next(line for line in said if line.startswith("trial 1: learning rate"))
+    rates = [f"{trial['learning_rate']:.3g}" for trial in found["trials"]]
+    assert stopped.split()[4].strip(",") in rates
 
 
 def test_what_a_killed_search_left_is_cleared_away(tuning, stores, tmp_path, monkeypatch):

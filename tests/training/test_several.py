@@ -85,7 +85,8 @@ def go(data, tuning, tmp_path, monkeypatch):
             state_path(folder, 3).write_bytes(b"state")
             return TrainResult(3, 3, 0.5, 3, False, False, 1.0, stop_asked=part.name == stop)
 
-        run_all(parts, out, record, asked.group, resume, run, lambda line: None)
+        run_them.said = []
+        run_all(parts, out, record, asked.group, resume, run, run_them.said.append)
         return ran
 
     run_them.out = out
@@ -241,10 +242,10 @@ def test_what_runs_are_made_of_is_compared(tuning, data):
     with_teacher = made_of(taught, train, dev)
     scores.write_text("[]")
     said = difference(with_teacher, made_of(taught, train, dev))
-    assert said.startswith("with content of --teacher ")
+    assert said == "with other content of --teacher"
     weights = Path("models/x/model.safetensors")
     weights.write_text("trained again")
-    assert difference(before, made_of(tuning, train, dev)).startswith("with weights of --model ")
+    assert difference(before, made_of(tuning, train, dev)) == "with other weights of --model"
     weights.write_text("weights x")
     fewer = replace(train, meta=train.meta | {"ids": train.meta["ids"][1:]})
     said = difference(before, made_of(tuning, fewer, dev))
@@ -285,6 +286,23 @@ def test_the_earlier_results_stay_until_new_runs_have_finished(go):
     go(folds=2, learning_rate=0.1)
     assert not aside.exists()
     assert (go.out / "runs.json").read_bytes() != before["runs.json"]
+
+
+def test_runs_of_before_that_stay_are_named(go):
+    go(seeds=3)
+    go(seeds=2, learning_rate=0.1)
+    assert f"note: {go.out / 'seed-2'} stays there, but belongs to the earlier runs" in go.said
+    assert not any("seed-1 stays" in line for line in go.said)
+
+
+def test_paused_runs_are_continued_as_they_were_started(data, sample, tmp_path, works):
+    """A run of several has no options of its own in its folder."""
+    out = tmp_path / "runs"
+    given = ("--data", data, "--model", sample / "vocabulary", "--out", out, *TINY, "--folds", 2)
+    done = works("train", *given, "--minutes", 1e-5)
+    assert f"paused; give --out {out} --resume to continue" in done.stdout
+    done = works("train", "--out", out, "--resume")
+    assert "2 runs, held-out papers accuracy" in done.stdout
 
 
 def test_ctrl_c_at_the_end_of_a_run_keeps_the_next_from_beginning(go):

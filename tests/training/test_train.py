@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -273,7 +274,7 @@ def test_gradients_are_clipped(trainer, tmp_path):
         ({"learning_rate": float("nan")}, "--learning-rate nan"),
         ({"warmup": 1.5}, "--warmup 1.5"),
         ({"clip": -1.0}, r"--clip -1\.0 must be"),
-        ({"weight_decay": float("inf")}, "--weight-decay inf"),
+        ({"weight_decay": float("inf")}, "--weight-decay inf must be finite, and at least 0"),
         ({"seed": -1}, "--seed -1"),
     ],
 )
@@ -362,6 +363,47 @@ def test_sigterm_exits_with_130_after_saving(sample, stores, tmp_path):
         assert run.wait(timeout=60) == 130
     assert "run the same command with --resume to continue" in said
     assert len(states(out)) == 1
+
+
+def test_training_papers_without_answers_are_mentioned(sample, tokenizer, tmp_path, works):
+    (tmp_path / "raw").mkdir()
+    papers = sorted((sample / "cloze" / "train").glob("*.json"))[:4]
+    for number, path in enumerate(papers):
+        paper = json.loads(path.read_bytes())
+        if number % 2:
+            del paper["answers"]
+        (tmp_path / "raw" / path.name).write_text(json.dumps(paper))
+    store = make_store(read_split(tmp_path / "raw"), tokenizer, 512)
+    store.save(tmp_path / "train.pt")
+    unknown = int((store.tensors["answer"] < 0).sum())
+    assert 0 < unknown < store.num_questions
+    done = works("train", "--data", tmp_path, "--model", sample / "vocabulary", "--scratch",
+                 "tiny", "--max-steps", 1, "--out", tmp_path / "run")  # fmt: skip
+    assert (
+        f"note: {unknown} of {store.num_questions} training blanks have no answer; nothing is "
+        "learned from these"
+    ) in done.stderr
+
+
+def test_a_killed_process_that_prepares_batches_is_no_bug(stores, sample, tmp_path):
+    """As the system does when memory runs out."""
+    stores["cloze", "train"].save(tmp_path / "train.pt")
+    run = subprocess.Popen(
+        [sys.executable, "-m", "albert_rc", "train", "--data", tmp_path, "--model",
+         sample / "vocabulary", "--scratch", "tiny", "--max-steps", "100000", "--out",
+         tmp_path / "run", "--set", "workers=1", "--device", "cpu"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while "step 1/" not in (line := run.stderr.readline()):
+        assert line, "ended too early"
+    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
+    workers = [int(child) for child, command in commands.items() if b"albert_rc" in command]
+    os.kill(workers[0], signal.SIGKILL)
+    _, stderr = run.communicate(timeout=60)
+    assert run.returncode == 2, stderr
+    assert "error: a process that prepares batches was killed" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_test_paper_is_nothing_to_learn_from(sample, tokenizer, tmp_path, cli):

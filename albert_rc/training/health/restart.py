@@ -21,7 +21,7 @@ class WayBack:
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._saved = checkpoints
-        self._start = replace(checkpoints, folder=checkpoints.folder / START)
+        self._start = replace(checkpoints, folder=checkpoints.folder / START, damaged=[])
 
     def keep_start(self) -> None:
         """Save the initial state, if the run may be restarted from it."""

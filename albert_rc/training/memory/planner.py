@@ -241,11 +241,12 @@ def _plan_as_before(
     except OutOfMemoryError:
         # The moments' format cannot change during a run.
         plan = make_plan(task, budget, replace(levers, states=levers.states or before.states))
+    config, differ = task.config, "from here on, results may differ by rounding"
+    dropout = max(config.dropout, config.attention_dropout, config.classifier_dropout)
+    if dropout and plan.micro_batches != before.accumulation:
+        differ += ", and with dropout by other masks"
     if before.accumulation is None:
-        return plan, [
-            "note: the run continues with another number of processes; from here on, results may "
-            "differ by rounding"
-        ]
+        return plan, [f"note: the run continues with another number of processes; {differ}"]
     rows = (
         ("micro-batches", before.accumulation, levers.accumulation, plan.micro_batches),
         ("recompute", before.recompute, levers.recompute, plan.recompute),
@@ -257,6 +258,5 @@ def _plan_as_before(
     why = "as requested" if requested else "since the earlier plan does not fit this memory"
     what = "; ".join(f"{name} {was} before, {now} now" for name, was, _, now in changed)
     return plan, [
-        f"note: the memory plan differs from the run's earlier one, {why} ({what}); "
-        "from here on, results may differ by rounding"
+        f"note: the memory plan differs from the run's earlier one, {why} ({what}); {differ}"
     ]

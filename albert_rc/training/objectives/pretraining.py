@@ -44,6 +44,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
 }
 """Settings by name; each may be overridden."""
+CLEAR = 3.0
+"""Standard errors above 50% from which on the accuracy of pairs counts in the score."""
 DEV_SEED = 0  # independent of the run's seed: all runs are evaluated on the same questions
 
 
@@ -217,7 +219,7 @@ class Pretraining(Objective[PretrainBatch]):
         score = figures["accuracy"]
         if self.pair != "none":
             line += f", {self.pair} {figures['pair_accuracy']:.2%}"
-            score = (score + figures["pair_accuracy"]) / 2
+            score = (score + above_chance(figures["pair_accuracy"], totals[-1])) / 2
         return DevScore(
             score=score,
             values={name: round(value, 5) for name, value in figures.items()},
@@ -238,3 +240,16 @@ class Pretraining(Objective[PretrainBatch]):
             flat = torch.cat([p.detach().float().cpu() for p in vectors])
             found["layers of --teacher"] = sha256(flat.numpy().tobytes())[:16]
         return found
+
+
+def above_chance(accuracy: float, pairs: float) -> float:
+    """The accuracy of pairs where it is clearly above chance, else chance.
+
+    Without this, luck would select the weights of a model that has not learned the order.
+
+    Args:
+        accuracy: share of right pairs.
+        pairs: their number.
+    """
+    error = 0.5 / max(1.0, pairs) ** 0.5
+    return accuracy if accuracy > 0.5 + CLEAR * error else 0.5

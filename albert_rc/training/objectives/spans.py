@@ -55,8 +55,9 @@ class Spans(Objective[SpanBatch]):
         self.order = BatchOrder(
             lengths=train_store.lengths, batch_size=settings.batch_size, seed=settings.seed
         )
-        if bool((train_store.tensors["answer"] == 0).any()) and model.null_threshold is None:
-            model.null_threshold = 0.0
+        # Where all questions have answers, a threshold of the initial weights would leave some out.
+        unanswerable = bool((train_store.tensors["answer"] == 0).any())
+        model.null_threshold = (model.null_threshold or 0.0) if unanswerable else None
 
     def batch(self, items: Sequence[int], epoch: int) -> SpanBatch:
         return self.collate(items, epoch)

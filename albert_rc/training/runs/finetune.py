@@ -91,7 +91,7 @@ class FineTuning:
             loaded=loaded,
             objective=objective,
             settings=settings,
-            plan=plan,
+            plan=[*plan, *([] if self.teacher else _unanswered(train))],
             group=self.group,
             workers=self.workers,
             data=(train.summary(), dev.summary() if dev else None),
@@ -126,6 +126,18 @@ class FineTuning:
             **self.how,
             seed=seed,
         )
+
+
+def _unanswered(train: Store) -> list[str]:
+    """A note about training questions without answers, if there are any."""
+    count = int((train.tensors["answer"] < 0).sum())
+    if not count:
+        return []
+    thing = "blanks" if train.kind == "cloze" else "questions"
+    return [
+        f"note: {count:,} of {train.num_questions:,} training {thing} have no answer; nothing is "
+        "learned from these"
+    ]
 
 
 def unlike(train: Store, dev: Store | None) -> str | None:

@@ -69,8 +69,9 @@ def source_of(
     with temporary_folder(out) as temporary:
         mean = temporary / "mean"
         count = write_mean(sources, like, mean)
-        say(f"the mean of {len(sources)} checkpoints, {count} tensors")
-        names = " and ".join(f"`{Path(source.name).name}`" for source in sources)
+        plain = [Path(source.name).name for source in sources]
+        say(f"the mean of {len(sources)} checkpoints, {count} tensors: {', '.join(plain)}")
+        names = " and ".join(f"`{name}`" for name in plain)
         yield mean, Mean(like, f"{len(sources)} checkpoints, {names}")
 
 

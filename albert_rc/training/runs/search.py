@@ -26,6 +26,8 @@ RESULT = "search.json"
 BEST = "best"
 """Name of the best trial's folder."""
 _STUDY = "albert-rc"
+_SPREAD = (3 / 8, 5 / 8, 1 / 8, 7 / 8)
+"""Learning rates of the first trials, as shares of the space on a logarithmic scale."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ def search(
 ) -> dict[str, Any]:
     """Run trials until there are `trials` of them; an interrupted search is continued.
 
-    Trials are chosen by TPE (Bergstra et al. 2011) over the logarithm of the learning rate, and
-    pruned where their best dev score after an evaluation is below the median of the others' there.
+    The first four trials are spread over the space, because four random ones may all be close to
+    each other, and those after them are compared with them. The others are chosen by TPE (Bergstra
+    et al. 2011) over the logarithm of the learning rate. A trial is pruned where its best dev score
+    after an evaluation is below the median of the others' there.
 
     Args:
         tuning: the common part of all trials; its seed is also the search's.
@@ -102,6 +106,7 @@ def search(
             say(f"{name}: stopped early, {str(error) or 'worse than the other trials so far'}")
         except (Interrupted, KeyboardInterrupt):
             study.tell(trial, state=failed)
+            study.enqueue_trial(trial.params)
             _tidy(study, out)
             raise Interrupted(f"stopped in {name}; the same command continues the search") from None
         else:
@@ -152,15 +157,21 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
         _require_same(study, record, out)
     for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
         study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is gone
+        if trial.params:
+            study.enqueue_trial(trial.params)
     _tidy(study, out)
     if not _done(study):
         # Nothing to continue; the failed start may have had other options.
         optuna.delete_study(study_name=_STUDY, storage=storage)
         study = begin()
         study.set_user_attr("made_of", record)
+        for number, share in enumerate(_SPREAD):
+            size = space.batch_sizes[number % len(space.batch_sizes)]
+            rate = space.low * (space.high / space.low) ** share
+            study.enqueue_trial({"learning_rate": rate, "batch_size": size})
     # The sampler restarts with each call: with the same seed it would repeat its suggestions.
     seed = mix(tuning.settings.seed, len(study.get_trials(deepcopy=False))) % 2**32
-    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=4)
+    study.sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=len(_SPREAD))
     return study
 
 

@@ -175,6 +175,10 @@ def _begun(
                     f"new run; the earlier {part.name} is kept in {aside} until this one has "
                     "finished"
                 )
+        ours = {part.name for part in parts}
+        for name in sorted(_names(kept) - ours, key=natural_key):
+            if (out / name).is_dir():
+                say(f"note: {out / name} stays there, but belongs to the earlier runs")
     write_json(out / RUNS, {"runs": [], "made_of": record})
     return []
 
@@ -243,6 +247,12 @@ def _kept(path: Path) -> dict[str, Any]:
     except DataError:
         return {}
     return kept if isinstance(kept, dict) else {}
+
+
+def _names(kept: Mapping[str, Any]) -> set[str]:
+    """Names of the runs in the content of `RUNS`."""
+    rows = kept.get("runs")
+    return {row["name"] for row in rows if _is_row(row)} if isinstance(rows, list) else set()
 
 
 def _is_row(row: Any) -> bool:
