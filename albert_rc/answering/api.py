@@ -129,6 +129,8 @@ def answer(
             "`albert-rc train` first",
             stacklevel=2,
         )
+    if reuse and given.kind != "cloze":
+        raise UsageError("reuse is for cloze papers; leave it out")
     if precision == "int8":
         raise UsageError(
             'precision "int8" needs `albert-rc predict`, which tests the quantised model first'

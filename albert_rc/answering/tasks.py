@@ -33,6 +33,7 @@ from albert_rc.io.messages import counted
 from albert_rc.model.config import READ_ONCE
 from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.pool import ResultT
+from albert_rc.scoring.abstain import outdated
 from albert_rc.stores.shards import is_store, open_store
 from albert_rc.stores.store import Store, check_store, make_store
 
@@ -281,6 +282,8 @@ class OptionTask(Task):
             )
         if self.names_unsure and request.abstain is not None and unsure is not None:
             said.append(unsure.line(request.abstain, request.out, self.calibrated))
+        if self.names_unsure and request.abstain is None:
+            said += outdated(request.out)
         return said
 
 

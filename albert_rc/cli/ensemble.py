@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import counted
 
 if TYPE_CHECKING:
+    from albert_rc.scoring.abstain import Unsure
     from albert_rc.scoring.ensemble.assess import Assessment
     from albert_rc.scoring.ensemble.mix import Fit
     from albert_rc.scoring.score_file import ScoreFile
@@ -139,10 +140,26 @@ def ensemble(
     unsure = write_answers(answers, out_file, lines, scores_out, abstain, labels)
     number = counted(len(set(files[0].papers)), "paper")
     said = f"{out_file}: {counted(len(lines), 'answer')} to {number}"
-    (say if json else typer.echo)(said)
-    if unsure is not None and abstain is not None:
-        calibrated = gold is not None or use is not None
-        (say if json else typer.echo)(unsure.line(abstain, out_file, calibrated, CALIBRATE))
+    tell = say if json else typer.echo
+    tell(said)
+    _tell_unsure(unsure, abstain, out_file, gold is not None or use is not None, tell)
+
+
+def _tell_unsure(
+    unsure: Unsure | None,
+    abstain: float | None,
+    out_file: Path,
+    calibrated: bool,
+    tell: Callable[[str], None],
+) -> None:
+    """Describe the list of uncertain answers, or an outdated one where none was asked for."""
+    from albert_rc.scoring.abstain import outdated
+
+    if abstain is None:
+        for line in outdated(out_file):
+            say(line)
+    elif unsure is not None:
+        tell(unsure.line(abstain, out_file, calibrated, CALIBRATE))
 
 
 def _require_sense(

@@ -46,7 +46,8 @@ def preprocess(
             min=1,
             max=LONGEST,
             help="Maximum length of the model's input in tokens; longer cloze and SQuAD papers are "
-            "split into several windows, other texts are truncated.",
+            "split into several windows; of other passages, the part that shares most with the "
+            "question is kept, and table rows are truncated.",
         ),
     ] = 512,
     on_error: Annotated[

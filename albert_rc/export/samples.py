@@ -14,8 +14,8 @@ from pathlib import Path
 from albert_rc.errors import UsageError
 from albert_rc.papers.formats import read_split
 from albert_rc.papers.schema import Kind, PaperSet, Passage, Question
-from albert_rc.stores.encode import UnfitError, question_with_option
-from albert_rc.stores.store import Store, make_store
+from albert_rc.stores.encode import question_with_option
+from albert_rc.stores.store import Store, make_fitting_store
 from albert_rc.text.tokenizer import Tokenizer
 
 PAPERS = Path(__file__).parent / "papers"
@@ -73,13 +73,10 @@ def _store(papers: PaperSet, tokenizer: Tokenizer, window: int) -> Store:
     Raises:
         UsageError: none of them.
     """
-    fitting = list(papers.passages)
-    while fitting:
-        try:
-            return make_store(replace(papers, passages=fitting), tokenizer, window)
-        except UnfitError as error:
-            fitting = [passage for passage in fitting if passage.id != error.passage_id]
-    raise UsageError(
-        f"the model reads only {window} tokens, too few for the questions that an export is "
-        "checked with"
-    )
+    store, fitting, _ = make_fitting_store(papers, tokenizer, window)
+    if not fitting.passages:
+        raise UsageError(
+            f"the model reads only {window} tokens, too few for the questions that an export is "
+            "checked with"
+        )
+    return store

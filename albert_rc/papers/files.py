@@ -100,6 +100,8 @@ class Sources:
             return f"cannot be read ({error.strerror})"
         if not line:
             return "it is empty"
+        if b"\0" in line:
+            return "it has NUL bytes, as in UTF-16; save it as UTF-8"
         header = header_of(line)
         said = line.decode("utf-8-sig", "replace").rstrip("\r\n")
         return f"its header is {quoted(said)}" if header else f"no header, but {quoted(said)}"

@@ -231,7 +231,7 @@ def _paper_id(raw: Any, place: str, number: int, level: str | None, layout: Layo
     name = paper_place(uncompressed(place.rpartition("/")[2]), number)
     asks = isinstance(raw, dict) and "questions" in raw
     given = _given_id(raw, layout)
-    if (asks or number) and isinstance(given, (str, int)) and str(given):
+    if (asks or number or layout == "list") and isinstance(given, (str, int)) and str(given):
         return str(given)
     # RACE numbers its papers separately in the folder of each level.
     return f"{level or ''}{name}" if asks else name
@@ -264,7 +264,10 @@ def check_chunk(
                 level = _level(raw.place, paper_id)
                 given = _given_id(value, reader.layout)
                 if isinstance(given, (bool, float, list, dict)):
-                    report.error(f'"id" is {kind_of(given)}; it must be text or a whole number')
+                    report.error(
+                        f'"id" is {kind_of(given)}; it must be text or a whole number of at most '
+                        "18 digits"
+                    )
                 passage = reader.parse(value, paper_id, level, report)
             if report.failed:
                 passage = None

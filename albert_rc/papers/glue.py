@@ -141,6 +141,13 @@ def parse_glue(
             "header"
         )
         return None
+    if isinstance(raw, list) and not layout.bare:
+        needed = [names[0] for names in (layout.first, layout.second, layout.label) if names]
+        report.error(
+            f"{task} needs a header in its first line with {', '.join(needed)} (GLUE's names), "
+            "and tabs between the columns"
+        )
+        return None
     texts, label = _fields(layout, raw)
     for text, names in zip(texts, (layout.first, layout.second), strict=False):
         if text is None or not text.strip():

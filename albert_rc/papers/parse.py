@@ -7,6 +7,7 @@ or None after reporting at least one error.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -207,7 +208,7 @@ def find_blanks(
         space_before = space_after = ""
         if end - start > 1:
             report.error(f"{where}: {end - start} underscores in a row; write a blank as one _")
-        elif before.isalpha() or after.isalpha():
+        elif _is_letter(before) or _is_letter(after):
             said = f"{where}: the blank is attached to a word; put a space between them"
             left = _letters(article[max(0, start - _LONGEST) : start][::-1])[::-1]
             right = _letters(article[end : end + _LONGEST])
@@ -229,7 +230,12 @@ def find_blanks(
 
 def _letters(text: str) -> str:
     """The letters that a text begins with."""
-    return "".join(takewhile(str.isalpha, text))
+    return "".join(takewhile(_is_letter, text))
+
+
+def _is_letter(text: str) -> bool:
+    """Whether a character is a letter, or an accent that is combined with one."""
+    return text.isalpha() or (text != "" and unicodedata.combining(text) > 0)
 
 
 def _are_words(options: list[Any] | None, index: int) -> bool:
@@ -296,7 +302,7 @@ def parse_cloze(raw: Any, paper_id: str, level: str | None, report: Problems) ->
     if article is not None and not blanks:
         said = 'write each blank as " _ "'
         if "questions" in raw:
-            said = "a paper with questions belongs in a folder without cloze papers"
+            said = "papers with questions must be given separately from cloze papers"
         report.error(f"the article has no blanks; {said}")
     names = ("blank", "option list", "answer")
     num_answers = None if answers is None else len(answers)

@@ -102,7 +102,10 @@ class Lines(Raw):
                 yield number, self._value(line)
 
     def _value(self, line: bytes) -> Any:
-        return _parsed(line)
+        value = _parsed(line)
+        if isinstance(value, ValueError):  # its line is always the first, unlike that of the file
+            return ValueError(str(value).replace(" at line 1, column ", " at column "))
+        return value
 
     @property
     def size(self) -> int:
@@ -176,8 +179,20 @@ def _papers_in(value: Any, layout: Layout) -> list[Any] | None:
         return _paragraphs(value)
     if not isinstance(value, list):
         return None
-    several = not value or layout == "list" or isinstance(value[0], dict)
-    return value if several else None
+    if layout == "list":
+        return None if _is_dialogue(value) else value
+    return value if not value or isinstance(value[0], dict) else None
+
+
+def _is_dialogue(value: list[Any]) -> bool:
+    """Whether a list is a single dialogue of DREAM, `[turns, questions, id]`, and not several."""
+    return (
+        len(value) > 1
+        and isinstance(value[0], list)
+        and bool(value[0])
+        and all(isinstance(turn, str) for turn in value[0])
+        and isinstance(value[1], list)
+    )
 
 
 def _paragraphs(value: Any) -> list[Any] | None:

@@ -35,6 +35,8 @@ def header_of(line: bytes) -> tuple[str, ...]:
 
 def row_of(line: bytes, header: tuple[str, ...]) -> Any:
     """Texts by column (a list of texts without a header), or an error in the line."""
+    if b"\0" in line:
+        return ValueError("has NUL bytes, as in UTF-16; save the file as UTF-8")
     try:
         values = _columns(line)
     except UnicodeDecodeError as error:

@@ -107,6 +107,12 @@ def write_answers(
     return unsure
 
 
+def outdated(answers: Path) -> list[str]:
+    """A note if there is a list next to new answers for which none was asked for."""
+    path = unsure_path(answers)
+    return [f"note: {path} is about earlier answers"] if path.is_file() else []
+
+
 def unsure_path(answers: Path) -> Path:
     """Path of the list: `answer.unsure.jsonl` next to `answer.json`."""
     return answers.with_name(f"{answers.stem}.unsure.jsonl")

@@ -62,8 +62,8 @@ def read_answers(
 ) -> list[str]:
     """The letters of an answer file, one per question, in the papers' order.
 
-    Accepts both formats (paper id to a list of letters, question id to a letter) and score
-    files; letters in either case. `advice` ends the message about answers that do not fit. With
+    Accepts both formats (paper id to a list of letters, question id to a letter), with letters
+    in either case, and score files. `advice` ends the message about answers that do not fit. With
     `unanswered`, `UNANSWERED` may stand for an answer, such as a pupil's, and is kept.
 
     Raises:

@@ -31,6 +31,7 @@ from albert_rc.serve.messages import LONGEST_NAME, Message
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
     ReadText,
+    is_complete,
     nothing_to_answer,
     paper_json,
     read_json_papers,
@@ -38,9 +39,8 @@ from albert_rc.serve.reading import (
 )
 from albert_rc.serve.uploads import Upload
 from albert_rc.serve.workplace import clear_away
-from albert_rc.stores.encode import UnfitError
 from albert_rc.stores.losses import losses
-from albert_rc.stores.store import Store, make_store
+from albert_rc.stores.store import Store, make_fitting_store
 
 CPU_TOKENS = 1024
 """Tokens of a batch on a CPU. After each batch, progress is reported and cancellation is checked.
@@ -121,8 +121,10 @@ class Engine:
 
     @property
     def calibrated(self) -> bool:
-        """Whether all models that are loaded so far have a saved temperature."""
-        return all(calibrated for _, calibrated in list(self._temperatures.values()))
+        """Whether all models that are loaded so far, and trained, have a saved temperature."""
+        loaded = list(self._temperatures.items())
+        trained = [ok for task, (_, ok) in loaded if not self._loaded[task].report.untrained]
+        return all(trained) and bool(trained)
 
     def submit(
         self,
@@ -238,8 +240,8 @@ class Engine:
             loaded.model.encoder.freeze()
             reading = reading_of(loaded.model, loaded.model.config.max_length)
             kept = kept_temperature(loaded.tokenizer.folder, self._way(loaded.model), reading)
-            self._temperatures[task] = kept
             self._loaded[task] = loaded
+            self._temperatures[task] = kept
         return self._loaded[task]
 
     def _respond(
@@ -252,21 +254,25 @@ class Engine:
             place.stage = "loading"
             try:
                 loaded = self._load(found.kind)
-            except AlbertRcError as error:  # the model's folder changed
-                raise self._failed("the model cannot be loaded", error) from None
+            except AlbertRcError as changed:  # the model's folder
+                raise self._failed("the model cannot be loaded", changed) from None
             place.stage = "answering"
             if loaded.report.untrained:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]
                 said = f"{name} was not trained for {asked}: its answers are guesses"
                 messages.append(Message("warning", said))
-            store, fitting, refused = _fitting(found, loaded)
-            messages += refused
+            longest = loaded.model.config.max_length
+            store, fitting, unfit = make_fitting_store(found, loaded.tokenizer, longest)
+            for error in unfit:
+                paper = shortened(error.passage_id, LONGEST_NAME)
+                messages.append(Message("refused", f"{error.fault}; shorten it", paper))
             if not fitting.passages:
                 continue
             messages += [Message("warning", line) for line in losses(store)]
             answers[found.kind], lines, warning = self._answer(store, loaded, end, stopped, place)
             if warning is not None:
                 messages.append(Message("warning", warning))
+            messages += _partial_keys(fitting)
             papers += _papers(fitting, lines, reading.numbers)
         if not papers:
             raise DataError(nothing_to_answer(messages))
@@ -275,7 +281,7 @@ class Engine:
             {
                 "model": self._names(answers) or self.name,
                 "calibrated": bool(answers) and all(self._temperatures[x][1] for x in answers),
-                "complete": replace(reading, messages=messages).complete,
+                "complete": is_complete(messages),
                 "papers": papers,
                 "answers": answers,
                 "messages": [message.as_json() for message in messages],
@@ -322,24 +328,14 @@ class Engine:
         return answers, score_lines(store, scored_QK, temperature, solved=solved), warning
 
 
-def _fitting(
-    found: PaperSet, loaded: Loaded[ReadingModel]
-) -> tuple[Store, PaperSet, list[Message]]:
-    """A store of the papers without questions that are too long, these papers, and the refusals."""
-    length = loaded.model.config.max_length
-    try:
-        return make_store(found, loaded.tokenizer, length), found, []
-    except UnfitError:
-        fitting, refused = [], []
-        for passage in found.passages:
-            try:
-                make_store(replace(found, passages=[passage]), loaded.tokenizer, length)
-                fitting.append(passage)
-            except UnfitError as error:
-                said = f"{error.fault}; shorten it"
-                refused.append(Message("refused", said, shortened(passage.id, LONGEST_NAME)))
-        found = replace(found, passages=fitting)
-        return make_store(found, loaded.tokenizer, length), found, refused
+def _partial_keys(found: PaperSet) -> list[Message]:
+    """Notes about papers whose key lacks some answers: their JSON has a whole key or none."""
+    said = "the key lacks some answers, so the paper's JSON is saved without a key"
+    return [
+        Message("note", said, shortened(passage.id, LONGEST_NAME))
+        for passage in found.passages
+        if len({question.answer is None for question in passage.questions}) == 2
+    ]
 
 
 def _papers(

@@ -78,5 +78,9 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=32 * 1024,
     )
+    # Its `Cancel 2 running task(s)` after Ctrl-C is no error.
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: not record.getMessage().startswith("Cancel ")
+    )
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # likewise
     return uvicorn.Server(settings)

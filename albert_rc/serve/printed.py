@@ -183,13 +183,13 @@ def _named(text: str, upload: Upload, key: Upload | None) -> str:
     """A message with the client's file names instead of ours."""
     if key is not None:  # "36 is A in the paper's own key, but B in key.txt"
         for before in (" ", "("):
-            text = text.replace(f"{before}{KEY}{_SUFFIXES[key.kind]}", f"{before}{key.name}")
+            text = text.replace(f"{before}{KEY}{_SUFFIXES[key.kind]}", f"{before}{key.shown}")
     for own, given in ((PAPER, upload), (KEY, key)):
         if given is not None:
             start = _PAGE if given.pages else re.escape(own + _SUFFIXES[given.kind])
             if found := re.match(f"{start}: ", text):
                 page = f", page {found['number']}" if given.pages and found["number"] else ""
-                return f"{given.name}{page}: {text[found.end() :]}"
+                return f"{given.shown}{page}: {text[found.end() :]}"
     return text
 
 

@@ -40,10 +40,10 @@ class ReadText:
     text: str = ""
     """Text read from pictures, for correction."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing was refused."""
-        return all(message.level != "refused" for message in self.messages)
+
+def is_complete(messages: Sequence[Message]) -> bool:
+    """Whether nothing of an upload was refused."""
+    return all(message.level != "refused" for message in messages)
 
 
 def read_json_papers(
@@ -70,27 +70,27 @@ def read_json_papers(
             raise InterruptedError
         if number > limits.entries:
             raise DataError(
-                f"{upload.name}: more than {limits.entries:,} papers, valid and invalid; at most "
+                f"{upload.shown}: more than {limits.entries:,} papers, valid and invalid; at most "
                 f"{limits.papers:,} are answered at a time: give them in parts, or use "
                 "`albert-rc predict`"
             )
         if time.monotonic() > end:
             raise DataError(
-                f"{upload.name}: reading it takes more than {limits.read_seconds:g} seconds; give "
+                f"{upload.shown}: reading it takes more than {limits.read_seconds:g} seconds; give "
                 "it in parts, or use `albert-rc predict`"
             )
 
     most = BLANKS * limits.questions
     if sum(1 for _ in islice(re.finditer(rb"_+", upload.content), most + 1)) > most:
         raise DataError(
-            f"{upload.name}: more than {limits.questions:,} blanks; give the papers in parts, or "
+            f"{upload.shown}: more than {limits.questions:,} blanks; give the papers in parts, or "
             "use `albert-rc predict`"
         )
     raw, sample = _raw_papers(upload)
     format_name = _sniffed(sample)
     if format_name is None:
         raise DataError(
-            f"{upload.name}: not a cloze paper, nor in RACE's or DREAM's format; docs/formats.md "
+            f"{upload.shown}: not a cloze paper, nor in RACE's or DREAM's format; docs/formats.md "
             "shows these formats (for SQuAD and GLUE use `albert-rc predict`)"
         )
     return read_raws([raw], format_name, go_on)
@@ -132,9 +132,9 @@ def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
             try:
                 sample = parse_json(first[0])
             except ValueError:
-                raise DataError(f"{upload.name}: {error}") from None
-            if len(first) < 2 or not isinstance(sample, dict):
-                raise DataError(f"{upload.name}: {error}") from None
+                raise DataError(f"{upload.shown}: {error}") from None
+            if len(first) < 2 or not isinstance(sample, (dict, list)):
+                raise DataError(f"{upload.shown}: {error}") from None
             return Lines(upload.name, content), sample
         listed = isinstance(value, list) and value and isinstance(value[0], dict)
         return WholeFile(upload.name, content), _sample(value) if listed else value
@@ -146,7 +146,7 @@ def _raw_papers(upload: Upload) -> tuple[Raw, Any]:
         except ValueError as error:
             problem = problem or error
     if not values:
-        raise DataError(f"{upload.name}: {problem or 'there is nothing in it'}")
+        raise DataError(f"{upload.shown}: {problem or 'there is nothing in it'}")
     return Lines(upload.name, content), _sample(values)
 
 

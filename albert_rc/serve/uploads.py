@@ -1,4 +1,4 @@
-"""Uploads: detection of their type from the content, and a safe name for display."""
+"""Uploads: detection of their type from the content, and their names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Literal
 
 from albert_rc.io.messages import shortened
 from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
+from albert_rc.serve.messages import LONGEST_NAME
 
 Kind = Literal["json", "lines", "text", "docx", "pdf", "doc", "picture", "heic"]
+LONGEST_FILE = 255
+"""Maximum number of characters of a file's name on the usual file systems."""
 JSON = "application/json"
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 TYPES: dict[str, Kind | None] = {
@@ -65,10 +68,15 @@ class Upload:
 
     content: bytes
     name: str
-    """Name for display, and id of a paper that has none. Never a path."""
+    """The file's name, and id of a paper that has none. Never a path."""
     kind: Kind
     pages: tuple[bytes, ...] = ()
     """Further pictures of the same paper."""
+
+    @property
+    def shown(self) -> str:
+        """The name for messages: in one line and shortened."""
+        return shortened(self.name, LONGEST_NAME)
 
 
 def make_upload(content: bytes, name: str = "", content_type: str = "") -> Upload:
@@ -79,8 +87,8 @@ def make_upload(content: bytes, name: str = "", content_type: str = "") -> Uploa
         name: the name given by the client; may be anything.
         content_type: the type given by the client, likewise.
     """
-    shown = shown_name(name)
-    suffix = re.search(r"\.\w+$", shown.lower())
+    last = file_name(name)
+    suffix = re.search(r"\.\w+$", last.lower())
     magic = next((kind for start, kind in _MAGIC if content.startswith(start)), None)
     said = TYPES.get(content_type) or (_SUFFIXES.get(suffix[0]) if suffix else None)
     kind: Kind = magic or said or "text"
@@ -88,7 +96,7 @@ def make_upload(content: bytes, name: str = "", content_type: str = "") -> Uploa
         kind = "heic"
     if kind == "text" and _LIKE_JSON.match(content):
         kind = "json"
-    return Upload(content, shown or DEFAULT_NAMES[kind], kind)
+    return Upload(content, last or DEFAULT_NAMES[kind], kind)
 
 
 def as_pages(uploads: list[Upload]) -> Upload:
@@ -97,7 +105,12 @@ def as_pages(uploads: list[Upload]) -> Upload:
     return replace(first, pages=tuple(other.content for other in others))
 
 
-def shown_name(name: str) -> str:
-    """The last part of a path of any system, in one line and shortened."""
-    last = re.split(r"[/\\]", name)[-1].strip()
-    return shortened(last, 120).strip(". ") if last.strip(". ") else ""
+def file_name(name: str) -> str:
+    """The last part of a path of any system, otherwise unchanged: `predict` has the same ids.
+
+    A name that is too long for any file system is shortened.
+    """
+    last = re.split(r"[/\\]", name)[-1]
+    if len(last) > LONGEST_FILE:
+        last = shortened(last, LONGEST_NAME)
+    return last.encode("utf-8", "replace").decode() if last.strip(". ") else ""

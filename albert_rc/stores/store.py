@@ -7,7 +7,7 @@ i is a window, or a question with all its options.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
 from typing import cast
@@ -20,6 +20,7 @@ from albert_rc.io.files import sha256
 from albert_rc.io.pt import TensorStream, load_tensors, save_tensors
 from albert_rc.papers.schema import Kind, PaperSet
 from albert_rc.stores.check import what_is_wrong
+from albert_rc.stores.encode import UnfitError
 from albert_rc.stores.pack import COLUMNS, pack
 from albert_rc.stores.writer import Columns, StoreMeta, store_meta, store_summary
 from albert_rc.text.tokenizer import Tokenizer
@@ -185,7 +186,7 @@ def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store
         max_length: window in tokens, special tokens included.
 
     Raises:
-        DataError: a multiple-choice question alone exceeds the window.
+        UnfitError: a multiple-choice question alone exceeds the window.
     """
     columns = Columns(papers.kind, tokenizer.size, BytesIO)
     for start in range(0, len(papers.passages), _PASSAGES):
@@ -194,6 +195,33 @@ def make_store(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> Store
     chosen = columns.select(range(len(columns)))
     tensors = {name: _whole(stream) for name, stream in chosen.tensors().items()}
     return Store(tensors, store_meta(papers, chosen, tokenizer, max_length))
+
+
+def make_fitting_store(
+    papers: PaperSet, tokenizer: Tokenizer, max_length: int
+) -> tuple[Store, PaperSet, list[UnfitError]]:
+    """Encode the papers of a split whose questions fit into the window.
+
+    Args:
+        papers: checked papers.
+        tokenizer: the tokenizer of the model that will read the store.
+        max_length: window in tokens, special tokens included.
+
+    Returns:
+        The store, its papers, and an error for each of the others.
+    """
+    try:
+        return make_store(papers, tokenizer, max_length), papers, []
+    except UnfitError:
+        fitting, unfit = [], []
+    for passage in papers.passages:
+        try:
+            pack(papers.kind, [passage], tokenizer, max_length)
+            fitting.append(passage)
+        except UnfitError as error:
+            unfit.append(error)
+    papers = replace(papers, passages=fitting)
+    return make_store(papers, tokenizer, max_length), papers, unfit
 
 
 def _whole(stream: TensorStream) -> Tensor:

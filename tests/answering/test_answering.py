@@ -62,6 +62,8 @@ def test_what_the_model_does_not_see_is_told(tiny):
     asked = {"questions": ["When?"], "options": [["Now", "Never"]]}
     with pytest.warns(UserWarning, match=r"are read, and [\d,]+ tokens are not"):
         answer({"article": "It is late. " * 600, **asked})
+    with pytest.raises(UsageError, match="reuse is for cloze papers"):
+        answer({"article": "It is late.", **asked}, reuse=True)
 
 
 @pytest.mark.parametrize("name", ["cloze", "masks", "race", "excerpt"])

@@ -229,7 +229,7 @@ def test_names_lead_nowhere(served, tmp_path, monkeypatch):
         assert "\\.." not in paper["id"]
         assert len(paper["id"]) < 200
     printed = served.post_form([("paper", "../-rf\\..\\..evil.txt", PRINTED)])
-    assert list(printed.json["answers"]["cloze"]) == ["evil-1.json"]
+    assert list(printed.json["answers"]["cloze"]) == ["..evil-1.json"]
     assert set(Path(tempfile.gettempdir()).glob("albert-rc-*")) == before
 
 

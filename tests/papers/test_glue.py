@@ -177,13 +177,27 @@ def test_a_test_table_alone_is_of_the_models_task(sample, cli, tmp_path):
         ("a.tsv", "index\tsentence1\tsentence2\tlabel\n", "its header is 'index\\tsentence1"),
         ("a.tsv", "text\tlabel\nA film.\t1\n", "its header is 'text\\tlabel'"),
         ("a.csv", "sentence,label\na film,1\n", "no header, but 'sentence,label'"),
+        ("a.tsv", "sentence\tlabel\na film\t1\n".encode("utf-16"), "UTF-16; save it as UTF-8"),
     ],
 )
 def test_a_table_of_no_task_says_how_it_begins(name, content, said, tmp_path):
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DataError, match="--format") as caught:
         read_split(tmp_path / name)
     assert said in str(caught.value)
+
+
+def test_a_table_that_is_read_as_the_wrong_thing_says_what_to_do(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes("sentence\tlabel\na film\t1\n".encode("utf-16"))
+    errors = read_split(path, format_name="sst-2").errors
+    assert all("has NUL bytes, as in UTF-16; save the file as UTF-8" in str(e) for e in errors)
+    path.write_text("Quality,#1 String,#2 String\n1,He left.,He went.\n")
+    for error in (errors := read_split(path, format_name="mrpc").errors):
+        assert "mrpc needs a header in its first line with #1 String, #2 String, Quality" in str(
+            error
+        )
+    assert len(errors) == 2
 
 
 def test_a_ragged_table_is_told_by_its_header(tmp_path):

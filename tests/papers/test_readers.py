@@ -97,6 +97,7 @@ def test_blanks_at_the_edges_and_beside_signs_are_blanks(write):
         ({"article": "No gap."}, "the article has no blanks"),
         ({"article": "He was _ and sing _ing ."}, r"blank 2 .*attached to a word"),
         ({"article": "It was un_ and _ ."}, r"blank 1 .*attached to a word"),
+        ({"article": "A cafe\u0301_ing and _ ."}, r"blank 1 .*attached to a word"),
         ({"article": "It was ____ and _ ."}, r"blank 1 .*4 underscores in a row; write a blank as"),
         ({"article": "One _ two _ three _ ."}, "3 blanks but 2 option lists; blank 3 has none"),
         ({"article": "Only one _ ."}, "1 blank but 2 option lists; option list 2 belongs to none"),
@@ -393,6 +394,21 @@ def test_dream_faults(write):
     folder = write("d.json", [[["M: hi"], [{"question": "Q?", "answer": "c"}], "1-1"]])
     (said,) = errors_of(folder / "d.json", format_name="dream")
     assert 'question 1: "choice" is missing or not a list' in said
+
+
+def test_a_single_dialogue_is_a_paper(write, sample):
+    dialogue = json.loads((sample / "dream" / "dev.json").read_bytes())[0]
+    alone = read_split(write("d.json", dialogue) / "d.json")
+    (passage,) = alone.passages
+    listed = read_split(write("d.json", [dialogue]) / "d.json")
+    assert [passage] == list(listed.passages)
+    assert passage.id == dialogue[2]
+
+
+def test_lines_that_are_not_json_are_named_once(tmp_path):
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(GOOD)}\n{{x\n")
+    (error,) = read_split(tmp_path / "a.jsonl").errors
+    assert str(error).startswith("a.jsonl:2: not JSON at column 2")
 
 
 def test_race_faults(write):

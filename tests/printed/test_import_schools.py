@@ -46,6 +46,29 @@ def test_text_that_is_cut_off_above_a_heading_is_not_dropped_in_silence(tmp_path
     assert all("is separated from the passage by a heading" in line for line in said(imports))
 
 
+@pytest.mark.parametrize(
+    "turn",
+    [
+        "Mortia: Captain? Computer ... (BEEP BEEP). Locate Captain Duroset.",
+        "Frau Weber: Guten Morgen, Herr Braun, wie geht es Ihnen heute?",
+    ],
+)
+def test_what_is_said_in_a_dialogue_is_its_text_in_any_language(tmp_path, turn):
+    turns = [
+        "Captain Lee: Good morning. Is there anything that I should know about the ship today?",
+        "Computer: Nothing, captain. All of us slept well, and there is bread in the kitchen.",
+        turn,
+        "Captain Lee: Then let us have breakfast together, and look at the map after that.",
+    ]
+    papers, _, imports = bring(tmp_path, "\n\n".join(turns) + f"\n\n{QUESTIONS}{KEYED}")
+    assert said(imports) == []
+    assert flat(papers) == [{**RACE, "article": " ".join(turns)}]
+    # Without a dialogue around it, it is not the text's.
+    papers, _, imports = bring(tmp_path, f"{TEXT}\n{turn}\n\n{QUESTIONS}{KEYED}")
+    assert all(turn not in paper["article"] for paper in flat(papers))
+    assert [line.text for line in imports[0].left_out if line.why == "foreign"] == [turn]
+
+
 def test_dates_and_times_of_an_email_are_its_text(tmp_path):
     head = ["From: lucy@mail.com", "Date: 12 May", "Time: 4:15 p.m.", "Subject: Bread"]
     papers, _, imports = bring(tmp_path, "\n".join(head) + f"\n\n{TEXT}{QUESTIONS}{KEYED}")

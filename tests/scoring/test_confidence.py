@@ -407,6 +407,9 @@ def test_the_whole_way(stores, sample, tmp_path):
     assert np.abs(expected - second.chances_QK).max() < 1e-4
     listed = (tmp_path / "b.unsure.jsonl").read_text().splitlines()
     assert len(listed) == (second.chances_QK.max(-1) < 0.3).sum()
+    outdated = f"note: {tmp_path / 'b.unsure.jsonl'} is about earlier answers"
+    assert outdated not in said
+    assert outdated in works(*predict, "--out", tmp_path / "b.json")
     again = works(*predict, "--out", tmp_path / "c.json", "--scores", tmp_path / "c.jsonl",
                   "--temperature", 1)  # fmt: skip
     assert "turns it off" not in again

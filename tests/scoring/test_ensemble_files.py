@@ -256,6 +256,9 @@ def test_plain_means_need_no_gold(score_files, sample, tmp_path, name):
         assert list(answers.items()) == list(zip(whole.ids, whole.answers, strict=True))
     listed = (tmp_path / "answer.unsure.jsonl").read_text().splitlines()
     assert len(listed) == (whole.chances_QK.max(-1) < 0.5).sum()
+    outdated = f"note: {tmp_path / 'answer.unsure.jsonl'} is about earlier answers"
+    assert outdated not in done.output
+    assert outdated in run(*paths, "--out", out).output
 
 
 def test_a_fit_is_kept_and_used(score_files, sample, tmp_path):

@@ -21,7 +21,7 @@ from serving import CLOZE, schema_of, serving  # noqa: E402
 
 from albert_rc.cli.predict import predict  # noqa: E402
 from albert_rc.serve.page import PACKAGE  # noqa: E402
-from albert_rc.serve.uploads import make_upload, shown_name  # noqa: E402
+from albert_rc.serve.uploads import file_name, make_upload  # noqa: E402
 
 PRINTED = b"""Fill in the blanks.
 
@@ -121,6 +121,26 @@ def test_a_question_that_is_too_long_is_refused_alone(served):
     assert "no paper that can be answered\nquestion 1 with its longest option" in alone.error
 
 
+def test_a_single_dialogue_and_dialogues_in_lines_are_answered(served):
+    dialogues = json.loads((SAMPLE / "dream" / "dev.json").read_bytes())[:2]
+    whole = served.post(json.dumps(dialogues).encode()).json["answers"]
+    lines = "\n".join(map(json.dumps, dialogues)).encode()
+    assert served.post(lines).json["answers"] == whole
+    alone = served.post(json.dumps(dialogues[0]).encode()).json["answers"]["choice"]
+    assert alone.items() <= whole["choice"].items()
+
+
+def test_a_key_that_lacks_answers_is_mentioned(served):
+    turns, questions, name = json.loads((SAMPLE / "dream" / "dev.json").read_bytes())[0]
+    more = {"question": "Who speaks?", "choice": ["A man.", "A dog."]}
+    found = served.post(json.dumps([[turns, [*questions, more], name]]).encode()).json
+    (paper,) = found["papers"]
+    assert paper["questions"][0]["right"] is not None
+    assert paper["paper"]["answers"] == []
+    said = "the key lacks some answers, so the paper's JSON is saved without a key"
+    assert {"level": "note", "paper": name, "text": said} in found["messages"]
+
+
 def test_a_form_is_read_in_the_encoding_that_it_is_in(served):
     text = "完形填空\n".encode("gbk") + PRINTED
     name = "试卷.txt".encode("gbk")
@@ -188,8 +208,13 @@ def test_each_kind_of_paper_has_its_model_and_the_answer_names_it():
         upload = make_upload(json.dumps({**paper, "answers": []}).encode(), "a.json")
         found = json.loads(engine.submit(upload, None).result())
         assert (found["model"], found["calibrated"], found["messages"]) == (name, True, [])
-    engine.close()
+    assert engine.calibrated
     assert engine.name == "albert-rc-small and albert-rc-small-choice"
+    engine.close()
+    # The untrained head of a model for one kind of papers has no temperature, and needs none.
+    engine = Engine("albert-rc-small-choice", Processes(torch.device("cpu")), Limits(), list)
+    assert engine.calibrated
+    engine.close()
 
 
 @pytest.mark.parametrize("way", [None, "masks"])
@@ -419,11 +444,28 @@ def test_what_a_paper_is_is_told_by_its_content():
 
 
 def test_names_are_names():
-    assert shown_name("../../etc/passwd") == "passwd"
-    assert shown_name("C:\\papers\\exam 1.docx") == "exam 1.docx"
-    assert shown_name("..") == shown_name("a/..") == shown_name("/") == ""
-    assert shown_name("a\0b\nc.json") == "a\\x00b\\nc.json"
-    assert len(shown_name("x" * 10_000 + ".json")) < 200
+    assert file_name("../../etc/passwd") == "passwd"
+    assert file_name("C:\\papers\\exam 1.docx") == "exam 1.docx"
+    assert file_name("..") == file_name("a/..") == file_name("/") == ""
+    for name in ("\u671f\u4e2d\u3000\u8003\u8bd5.json", " a .json", ".b.json", "x" * 200 + ".json"):
+        assert file_name(name) == make_upload(b"{}", name).name == name
+    assert file_name("a\udce9.json") == "a?.json"
+    assert make_upload(b"{}", "a\0b\nc.json").shown == "a\\x00b\\nc.json"
+    assert len(make_upload(b"{}", "x" * 10_000 + ".json").shown) < 200
+
+
+@pytest.mark.parametrize(
+    "name", ["\u671f\u4e2d\u3000\u8003\u8bd5.json", "a\u00a0b.json", f"{'x' * 200}.json"]
+)
+def test_ids_are_the_files_names_as_in_predict(served, tmp_path, name):
+    content = next((SAMPLE / "cloze" / "dev").glob("*.json")).read_bytes()
+    (tmp_path / name).write_bytes(content)
+    predict(data=tmp_path / name, model="albert-rc-tiny", out=tmp_path / "a", device="cpu")
+    expected = json.loads((tmp_path / "a").read_bytes())
+    assert list(expected) == [name]
+    found = served.post_form([("paper", name, content)]).json
+    assert found["answers"]["cloze"] == expected
+    assert [paper["id"] for paper in found["papers"]] == [name]
 
 
 def test_the_command_line_checks_its_options(tmp_path):

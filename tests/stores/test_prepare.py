@@ -109,7 +109,7 @@ def digest(tensors, meta, problems):
 # Made by the code that read everything into memory, in one process (commit 0ef0333); sentences
 # of problems have changed since, and no tensor but `start`, which choice stores did not have.
 BEFORE = {
-    "cloze/train": "9df6e9ae6aed338b",
+    "cloze/train": "2945cffd5f894559",
     "cloze/dev": "1c63bdacd0b19bec",
     "race/train": "2dd68ce4eb18447c",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from albert_rc.printed.lines import FINAL, Line, words
@@ -18,6 +18,9 @@ SENTENCE = 12
 """Minimum number of words of a sentence that is neither a title nor a heading."""
 BLANKS = 3
 """Minimum number of marked blanks of a paragraph that is a passage, whatever its first sentence."""
+TURNS = 2
+"""Minimum number of turns in English of a text that is a dialogue."""
+_SPEAKER = re.compile(r"(?:[A-Z][A-Za-z.'’-]*\s+){0,2}[A-Z][A-Za-z.'’-]*\s*:\s*\S")
 _NAME = re.compile(
     r"(?i)\b(?:passage|text|article|story|sign|notice|message|dialogue|conversation)\b"
     r"|[A-H]\s*篇|第.{1,3}篇"
@@ -39,6 +42,11 @@ class Paragraph:
     def shadow(self) -> str:
         """The normalised text, for recognition."""
         return " ".join(line.shadow.strip() for _, line in self.lines)
+
+    @property
+    def is_turn(self) -> bool:
+        """Whether it begins like a turn of a dialogue, as in `Captain Duroset: Here`."""
+        return _SPEAKER.match(self.shadow) is not None
 
     @property
     def is_prose(self) -> bool:
@@ -67,7 +75,15 @@ def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
         if role == "instruction" and len(_BLANK.findall(text)) >= BLANKS:
             role = "text"  # an instruction in one paragraph with the passage below it
         found.append(Paragraph(numbered, role))
-    return found
+    if sum(paragraph.is_turn for paragraph in found if paragraph.role == "text") < TURNS:
+        return found
+    # What is said in a dialogue belongs to it, whatever its language.
+    return [
+        replace(paragraph, role="text")
+        if paragraph.role == "foreign" and paragraph.is_turn
+        else paragraph
+        for paragraph in found
+    ]
 
 
 def text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:
