@@ -13,12 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from albert_rc.papers.schema import FEWEST_BLANKS, FEWEST_OPTIONS
 from albert_rc.scoring.confidence import Chances, Indices
 from albert_rc.scoring.each_once import assigned, each_once, with_likeliest
 from albert_rc.stores.store import Store
-
-FEWEST_BLANKS, FEWEST_OPTIONS = 3, 5
-"""Fewer may be an exercise in which one word is right several times: `a`, `an`, `the`, none."""
 
 
 def banks(store: Store) -> Iterator[Tensor]:

@@ -118,6 +118,10 @@ def main() -> None:
         code = READER_LEFT if _was_broken(leaving) else leaving.code
     except BrokenPipeError:  # raised while an error was written
         code = READER_LEFT
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # An exception would be too late now.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     if _reader_left():
         code = READER_LEFT
     if os.environ.get("WORLD_SIZE", "1") != "1":

@@ -86,6 +86,8 @@ def leave_cleanly(said: str) -> None:
 
     def ask_again(number: int) -> None:
         nonlocal waiting
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.SIG_IGN):
+            return  # the command has ended
         waiting = True
         main = threading.main_thread().ident
         assert main is not None

@@ -93,6 +93,8 @@ def time_left(seconds: float | None, begun: float) -> float | None:
 def conclude(out: Path, result: TrainResult, best: str, given: Path | None = None) -> None:
     """Print a run's folder, progress and best score, and draw its curves.
 
+    Ctrl-C while they are drawn is noted in the result: the run itself is complete.
+
     Args:
         out: the run's folder.
         result: its outcome.
@@ -122,4 +124,5 @@ def conclude(out: Path, result: TrainResult, best: str, given: Path | None = Non
         if drawn := draw_curves(out, curves):
             say(f"curves: {drawn[0]}")
     except (KeyboardInterrupt, Interrupted):  # the run itself is complete
+        result.stop_asked = True
         say("stopped while the curves were drawn; all else is saved")

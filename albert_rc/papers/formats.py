@@ -71,7 +71,7 @@ READERS: dict[str, Reader] = {
     ),
     "dream": Reader(
         kind="choice",
-        suffixes=(".json",),
+        suffixes=(".json", ".jsonl"),
         parse=parse_dream,
         recognises=lambda raw: isinstance(raw, list) and bool(raw) and isinstance(raw[0], list),
         layout="list",

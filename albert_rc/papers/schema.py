@@ -12,6 +12,9 @@ Kind = Literal["cloze", "choice", "label", "span"]
 """Blanks with options; questions with options; sentences to classify or rate; questions whose
 answers are spans of the passage."""
 Severity = Literal["error", "warning"]
+FEWEST_BLANKS, FEWEST_OPTIONS = 3, 5
+"""Minimum size of a word bank, in which each option of a common list is used at most once. Fewer
+may be an exercise in which one word is right several times: `a`, `an`, `the`, none."""
 
 
 @dataclass(frozen=True, slots=True)

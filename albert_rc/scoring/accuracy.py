@@ -26,6 +26,8 @@ FEWEST = 10
 ASSUMED = 0.1
 """Correlation between the answers to a paper where they do not show it: the highest of those that
 `effective_size` was simulated with. The package's models have 0.02 on ELE."""
+ROUNDING = 1e-12
+"""Maximum standard error of equal values: sums of thirds, for example, differ by rounding."""
 FEW = 40
 """Minimum number of papers for a bootstrap interval, which is too narrow for few: simulated with 20
 blanks each, its coverage is 59% for two papers, 87% for six, 89% for ten, 92% for twenty, 94% for
@@ -160,7 +162,7 @@ def interval_over_papers(
         sums = np.bincount(index, value_Q)
         return bootstrap(lambda s, n: s.sum(-1) / n.sum(-1), (sums, np.bincount(index)), seed)
     error = math.sqrt(_variance(index, value_Q))
-    if error < 1e-12 and units < FEWEST:  # not exactly 0 where thirds are added
+    if error < ROUNDING and units < FEWEST:
         return float("nan"), float("nan")
     half = _student(units, CONFIDENCE) * error
     mean = float(value_Q.mean())

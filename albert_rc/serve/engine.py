@@ -20,14 +20,13 @@ from albert_rc.checkpoints.load import Loaded, load_model
 from albert_rc.errors import AlbertRcError, CheckpointError, DataError
 from albert_rc.io.files import natural_key
 from albert_rc.io.json import to_json
-from albert_rc.io.messages import shortened
 from albert_rc.model.config import READ_AGAIN
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet, gold_letters
 from albert_rc.runtime.devices import Processes, choose_precision, is_out_of_memory
 from albert_rc.serve.limits import Limits
 from albert_rc.serve.line import BusyError, Place, Queue
-from albert_rc.serve.messages import LONGEST_NAME, Message
+from albert_rc.serve.messages import Message, bounded
 from albert_rc.serve.printed import read_printed
 from albert_rc.serve.reading import (
     ReadText,
@@ -264,8 +263,8 @@ class Engine:
             longest = loaded.model.config.max_length
             store, fitting, unfit = make_fitting_store(found, loaded.tokenizer, longest)
             for error in unfit:
-                paper = shortened(error.passage_id, LONGEST_NAME)
-                messages.append(Message("refused", f"{error.fault}; shorten it", paper))
+                said = f"{error.fault}; shorten it"
+                messages.append(Message("refused", said, bounded(error.passage_id)))
             if not fitting.passages:
                 continue
             messages += [Message("warning", line) for line in losses(store)]
@@ -332,7 +331,7 @@ def _partial_keys(found: PaperSet) -> list[Message]:
     """Notes about papers whose key lacks some answers: their JSON has a whole key or none."""
     said = "the key lacks some answers, so the paper's JSON is saved without a key"
     return [
-        Message("note", said, shortened(passage.id, LONGEST_NAME))
+        Message("note", said, bounded(passage.id))
         for passage in found.passages
         if len({question.answer is None for question in passage.questions}) == 2
     ]

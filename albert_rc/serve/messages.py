@@ -17,8 +17,9 @@ IN_ALL = 50_000
 """Maximum number of characters of all messages of one level."""
 PICTURES, LONGEST_PICTURE = 60, 60_000
 """Maximum number of pictures in all messages, and of characters of one picture."""
-LONGEST_NAME = 120
-"""Maximum number of characters of a paper's id."""
+LONGEST_ID, LONGEST_NAME = 255, 120
+"""Maximum number of characters of a paper's id, as that of a file's name on the usual file systems;
+and of one that is shortened because it is longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class Message:
         return said | {"picture": self.picture} if self.picture else said
 
 
+def bounded(paper: str) -> str:
+    """A paper's id for a message: unchanged, unless it is longer than any file's name."""
+    return paper if len(paper) <= LONGEST_ID else shortened(paper, LONGEST_NAME)
+
+
 class Messages:
     """Collects messages, and keeps only the first of each level, in bounded memory."""
 
@@ -56,9 +62,7 @@ class Messages:
             if len(picture) > LONGEST_PICTURE or self._pictures >= PICTURES:
                 picture = ""
             self._pictures += bool(picture)
-            message = Message(
-                level, shortened(text, LONGEST), shortened(paper, LONGEST_NAME), picture
-            )
+            message = Message(level, shortened(text, LONGEST), bounded(paper), picture)
             self._kept.append(message)
             self._numbers[level] += 1
             self._sizes[level] += len(message.text) + len(message.paper)

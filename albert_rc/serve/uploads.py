@@ -8,11 +8,9 @@ from typing import Literal
 
 from albert_rc.io.messages import shortened
 from albert_rc.printed.scan.pictures import SUFFIXES as PICTURES
-from albert_rc.serve.messages import LONGEST_NAME
+from albert_rc.serve.messages import LONGEST_NAME, bounded
 
 Kind = Literal["json", "lines", "text", "docx", "pdf", "doc", "picture", "heic"]
-LONGEST_FILE = 255
-"""Maximum number of characters of a file's name on the usual file systems."""
 JSON = "application/json"
 WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 TYPES: dict[str, Kind | None] = {
@@ -88,7 +86,7 @@ def make_upload(content: bytes, name: str = "", content_type: str = "") -> Uploa
         content_type: the type given by the client, likewise.
     """
     last = file_name(name)
-    suffix = re.search(r"\.\w+$", last.lower())
+    suffix = re.search(r"\.\w+$", last.lower().strip(". "))
     magic = next((kind for start, kind in _MAGIC if content.startswith(start)), None)
     said = TYPES.get(content_type) or (_SUFFIXES.get(suffix[0]) if suffix else None)
     kind: Kind = magic or said or "text"
@@ -110,7 +108,5 @@ def file_name(name: str) -> str:
 
     A name that is too long for any file system is shortened.
     """
-    last = re.split(r"[/\\]", name)[-1]
-    if len(last) > LONGEST_FILE:
-        last = shortened(last, LONGEST_NAME)
+    last = bounded(re.split(r"[/\\]", name)[-1])
     return last.encode("utf-8", "replace").decode() if last.strip(". ") else ""

@@ -5,46 +5,20 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
 from typing import Generic
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from albert_rc.errors import UsageError
+from albert_rc.io.messages import first_line
 from albert_rc.stores.batches import share
 from albert_rc.training.objective import BatchT, Objective
 
-_LOST = (
-    "a process that prepares batches was killed, probably because the system ran out of memory; "
-    "run the same command with --resume to continue from the last saved state, with fewer such "
-    "processes (--set workers=1, or 0 for none) if it happens again"
-)
-
-
-@contextmanager
-def lost_workers_explained() -> Iterator[None]:
-    """Explain the end of a worker to the user; torch's signal handler raises it at any place.
-
-    Raises:
-        UsageError: a worker was killed.
-    """
-    try:
-        yield
-    except Exception as error:
-        seen: BaseException | None = error
-        while seen is not None and "DataLoader worker" not in str(seen):
-            # What it was sending is cut off before its end is known.
-            if isinstance(seen, (ConnectionError, EOFError)):
-                break
-            seen = seen.__cause__ or seen.__context__
-        if seen is None:
-            raise
-        # Else torch's handler would raise again whenever another worker ends.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        raise UsageError(_LOST) from None
+PATIENCE = 2.0
+"""Seconds to wait for the end of a worker whose connection is closed."""
 
 
 def micro_batches(
@@ -100,7 +74,51 @@ class Feed(Generic[BatchT]):
         self._batches: Iterator[list[BatchT]] = iter(loader)
 
     def __next__(self) -> list[BatchT]:
-        return next(self._batches)
+        try:
+            return next(self._batches)
+        except (OSError, EOFError):
+            # Perhaps of a worker that is about to end; its exit code tells.
+            wait([worker.sentinel for worker in self._workers], timeout=PATIENCE)
+            raise
+
+    def why_lost(self, error: BaseException | None) -> str | None:
+        """Why an error of the training loop is due to the end of a worker, or None.
+
+        torch's signal handler raises such an error at any place of the loop; and what a worker was
+        sending is cut off.
+        """
+        codes = [worker.exitcode for worker in self._workers if worker.exitcode]
+        while error is not None and codes:
+            ended = isinstance(error, RuntimeError) and "DataLoader worker" in str(error)
+            cut_off = isinstance(error, (OSError, EOFError))
+            if ended or (cut_off and not isinstance(error, BrokenPipeError)):
+                if -signal.SIGKILL in codes:
+                    return "was killed, probably because the system ran out of memory"
+                return f"ended unexpectedly ({first_line(error)}, exit code {codes[0]})"
+            error = error.__cause__ or error.__context__
+        return None
+
+    def close(self, lost: bool) -> None:
+        """End the workers.
+
+        Their iterator does the same when it is deleted; but an exception holds on to it, and then
+        the program would wait for them at its end.
+
+        Args:
+            lost: whether a worker was lost, so that the others should not be waited for.
+        """
+        if lost:
+            if threading.current_thread() is threading.main_thread():
+                # Else torch's handler would raise again whenever another worker ends.
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for worker in self._workers:
+                worker.kill()
+        if shut_down := getattr(self._batches, "_shutdown_workers", None):
+            shut_down()
+
+    @property
+    def _workers(self) -> list[BaseProcess]:
+        return getattr(self._batches, "_workers", [])
 
 
 class _Steps(Dataset[list[BatchT]]):

@@ -21,7 +21,6 @@ from albert_rc.runtime.devices import Processes
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.checkpoint import Checkpoints, Progress
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.feed import lost_workers_explained
 from albert_rc.training.health.guard import LOOK, Guard, Symptom, not_numbers
 from albert_rc.training.health.restart import WayBack, order_seed, respond
 from albert_rc.training.objective import BatchT, Objective
@@ -146,7 +145,7 @@ class Trainer(Generic[BatchT]):
         stopped_early, paused = resume and self._had_stopped_early(), False
         self.model.train()
         try:
-            with stop.listening(), lost_workers_explained():
+            with stop.listening(), self.stepper.explaining_lost_workers():
                 for epoch, items in () if stopped_early else self._batches():
                     sums = self._step(items, epoch)
                     self.progress.step += 1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
 
-from albert_rc.errors import OutOfMemoryError
+from albert_rc.errors import OutOfMemoryError, UsageError
 from albert_rc.runtime.devices import Processes, is_out_of_memory
 from albert_rc.runtime.heap import hand_back
 from albert_rc.training.config import TrainConfig
@@ -60,7 +61,31 @@ class Stepper(Generic[BatchT]):
 
     def forget_batches(self) -> None:
         """Stop making batches ahead: the order changes, or the run ends."""
-        self._feed = None
+        feed, self._feed = self._feed, None
+        if feed is not None:
+            feed.close(lost=False)
+
+    @contextmanager
+    def explaining_lost_workers(self) -> Iterator[None]:
+        """Explain to the user that a process that prepares batches was killed.
+
+        Raises:
+            UsageError: one was.
+        """
+        try:
+            yield
+        except Exception as error:
+            feed = self._feed
+            why = None if feed is None else feed.why_lost(error)
+            if feed is None or why is None:
+                raise
+            self._feed = None
+            feed.close(lost=True)
+            raise UsageError(
+                f"a process that prepares batches {why}; run the same command with --resume to "
+                "continue from the last saved state, with fewer such processes (--set workers=1, "
+                "or 0 for none) if it happens again"
+            ) from None
 
     def cut_as(self, cut: dict[str, Any]) -> None:
         """Restore the splitting of a resumed run: other micro-batches would round differently.

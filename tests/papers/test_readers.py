@@ -403,6 +403,9 @@ def test_a_single_dialogue_is_a_paper(write, sample):
     listed = read_split(write("d.json", [dialogue]) / "d.json")
     assert [passage] == list(listed.passages)
     assert passage.id == dialogue[2]
+    lines = write("d.json", dialogue) / "d.jsonl"
+    lines.write_text(f"{json.dumps(dialogue)}\n")
+    assert list(read_split(lines).passages) == [passage]
 
 
 def test_lines_that_are_not_json_are_named_once(tmp_path):

@@ -69,6 +69,21 @@ def test_what_is_said_in_a_dialogue_is_its_text_in_any_language(tmp_path, turn):
     assert [line.text for line in imports[0].left_out if line.why == "foreign"] == [turn]
 
 
+@pytest.mark.parametrize(
+    "gloss",
+    [
+        "Words: appointment 约会; kitchen 厨房; loaf 一条面包; bread 面包; village 村庄; egg 鸡蛋",
+        "Fahrkarte: Kärtchen, das man kauft, um mit dem Zug zu fahren",
+    ],
+)
+def test_a_glossary_is_not_said_by_anybody(tmp_path, gloss):
+    head = "From: lucy@mail.com\n\nTo: tom@mail.com\n\nDate: 12 May"
+    for text in (f"{head}\n\n{TEXT}", TEXT):
+        papers, _, imports = bring(tmp_path, f"{text}\n{gloss}\n\n{QUESTIONS}{KEYED}")
+        assert all(gloss not in paper["article"] for paper in flat(papers))
+        assert gloss in [line.text for line in imports[0].left_out]
+
+
 def test_dates_and_times_of_an_email_are_its_text(tmp_path):
     head = ["From: lucy@mail.com", "Date: 12 May", "Time: 4:15 p.m.", "Subject: Bread"]
     papers, _, imports = bring(tmp_path, "\n".join(head) + f"\n\n{TEXT}{QUESTIONS}{KEYED}")

@@ -79,6 +79,7 @@ def test_ctrl_c_while_curves_are_drawn_does_not_fail_a_complete_run(run, monkeyp
             paused=False, seconds=1.0,
         )  # fmt: skip
         conclude(run, result, "")
+        assert result.stop_asked  # several runs end here
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

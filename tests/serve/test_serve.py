@@ -437,6 +437,7 @@ def test_what_a_paper_is_is_told_by_its_content():
         (b"[2019] Read the text", "a.txt", "", "text"),
         (b"hello", "a.json", "", "json"),
         (b"hello", "a.jsonl", "application/octet-stream", "lines"),
+        (b"hello", "a.jsonl .", "application/octet-stream", "lines"),
         (b"hello", "A.PDF", "", "pdf"),
         (b"hello", "", "", "text"),
     ):
@@ -466,6 +467,9 @@ def test_ids_are_the_files_names_as_in_predict(served, tmp_path, name):
     found = served.post_form([("paper", name, content)]).json
     assert found["answers"]["cloze"] == expected
     assert [paper["id"] for paper in found["papers"]] == [name]
+    glued = {"article": "He was_ to see it.", "options": [["glad", "sad"]], "answers": ["A"]}
+    found = served.post_form([("paper", name, json.dumps(glued).encode())]).json
+    assert name in [message["paper"] for message in found["messages"]]
 
 
 def test_the_command_line_checks_its_options(tmp_path):

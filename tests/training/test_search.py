@@ -16,7 +16,7 @@ from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
 from albert_rc.training.memory.planner import Levers
 from albert_rc.training.runs.finetune import FineTuning
-from albert_rc.training.runs.search import Space, search
+from albert_rc.training.runs.search import Space, _open, search
 
 pytest.importorskip("optuna")
 
@@ -193,6 +193,21 @@ def test_ctrl_c_forgets_the_trial_in_hand_and_the_search_goes_on(
     stopped = next(line for line in said if line.startswith("trial 1: learning rate"))
     rates = [f"{trial['learning_rate']:.3g}" for trial in found["trials"]]
     assert stopped.split()[4].strip(",") in rates
+
+
+def test_a_trial_that_kills_its_process_is_not_repeated_for_ever(tuning, stores, tmp_path):
+    both = stores["cloze", "train"], stores["cloze", "dev"]
+    space = Space(1e-6, 1e-2, (4,))
+    search(tuning, both, space, 1, tmp_path, list)
+    asked = []
+    for _ in range(6):  # each call is killed in its first trial
+        trial = _open(tuning, both, space, tmp_path).ask()
+        asked.append(trial.suggest_float("learning_rate", space.low, space.high, log=True))
+        trial.suggest_categorical("batch_size", space.batch_sizes)
+    assert asked[:3] == pytest.approx([10**-3.5, 10**-5.5, 10**-2.5])
+    assert asked[3] == asked[0]
+    assert len(set(asked[3:])) == 3
+    assert max(asked.count(rate) for rate in asked) == 2
 
 
 def test_what_a_killed_search_left_is_cleared_away(tuning, stores, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """The loop: two processes as one, resuming bit for bit, the recipe's parts, and that it learns."""
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from conftest import assert_same_but_rounding, run_until_power_cut, torchrun
 from safetensors.torch import load_file
 
 from albert_rc.checkpoints.load import load_model
-from albert_rc.errors import Interrupted, UsageError
+from albert_rc.errors import DataError, Interrupted, UsageError
 from albert_rc.papers.formats import read_split
 from albert_rc.runtime.devices import choose_precision, has_bf16
 from albert_rc.stores.store import make_store
@@ -385,25 +386,59 @@ def test_training_papers_without_answers_are_mentioned(sample, tokenizer, tmp_pa
     ) in done.stderr
 
 
-def test_a_killed_process_that_prepares_batches_is_no_bug(stores, sample, tmp_path):
-    """As the system does when memory runs out."""
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        (signal.SIGKILL, "was killed, probably because the system ran out of memory"),
+        (signal.SIGABRT, "ended unexpectedly (DataLoader worker"),
+    ],
+)
+def test_a_lost_process_that_prepares_batches_is_no_bug(
+    stores, sample, tmp_path, workers, number, why
+):
+    """As the system kills one when memory runs out; the others must not be waited for."""
     stores["cloze", "train"].save(tmp_path / "train.pt")
     run = subprocess.Popen(
         [sys.executable, "-m", "albert_rc", "train", "--data", tmp_path, "--model",
          sample / "vocabulary", "--scratch", "tiny", "--max-steps", "100000", "--out",
-         tmp_path / "run", "--set", "workers=1", "--device", "cpu"],
+         tmp_path / "run", "--set", f"workers={workers}", "--device", "cpu"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while "step 1/" not in (line := run.stderr.readline()):
         assert line, "ended too early"
-    children = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    listed = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+    if not listed.is_file():
+        run.kill()
+        pytest.skip("this system does not list the children of a process")
+    children = listed.read_text().split()
     commands = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children}
-    workers = [int(child) for child, command in commands.items() if b"albert_rc" in command]
-    os.kill(workers[0], signal.SIGKILL)
+    lost = next(int(child) for child, command in commands.items() if b"albert_rc" in command)
+    os.kill(lost, number)
     _, stderr = run.communicate(timeout=60)
     assert run.returncode == 2, stderr
-    assert "error: a process that prepares batches was killed" in stderr
+    assert f"error: a process that prepares batches {why}" in stderr
     assert "Traceback" not in stderr
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_process_that_prepares_batches_is_the_error(trainer, tmp_path, workers):
+    """And not the end of the process; nor are these processes waited for."""
+    run = trainer(tmp_path, max_steps=50)
+    run.stepper.workers = workers
+    make = run.objective.batch
+
+    def broken(items, epoch):
+        if epoch > 0:
+            raise DataError("the store is damaged")
+        return make(items, epoch)
+
+    run.objective.batch = broken
+    before = set(multiprocessing.active_children())
+    with pytest.raises(DataError, match="the store is damaged") as caught:
+        run.run()
+    assert set(multiprocessing.active_children()) == before
+    assert caught.value
 
 
 def test_a_test_paper_is_nothing_to_learn_from(sample, tokenizer, tmp_path, cli):

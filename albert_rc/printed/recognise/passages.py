@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from albert_rc.printed.lines import FINAL, Line, words
+from albert_rc.printed.lines import FINAL, OTHER_LETTERS, Line, words
 from albert_rc.printed.recognise.blanks import Candidate
 from albert_rc.printed.recognise.blocks import LeftOut
 from albert_rc.printed.recognise.prose import Role, join_lines, paragraphs, role_of
@@ -18,14 +18,13 @@ SENTENCE = 12
 """Minimum number of words of a sentence that is neither a title nor a heading."""
 BLANKS = 3
 """Minimum number of marked blanks of a paragraph that is a passage, whatever its first sentence."""
-TURNS = 2
-"""Minimum number of turns in English of a text that is a dialogue."""
-_SPEAKER = re.compile(r"(?:[A-Z][A-Za-z.'’-]*\s+){0,2}[A-Z][A-Za-z.'’-]*\s*:\s*\S")
+_SPEAKER = re.compile(r"((?:[A-Z][A-Za-z.'’-]*\s+){0,2}[A-Z][A-Za-z.'’-]*)\s*:\s*\S")
 _NAME = re.compile(
     r"(?i)\b(?:passage|text|article|story|sign|notice|message|dialogue|conversation)\b"
     r"|[A-H]\s*篇|第.{1,3}篇"
 )
 """Pattern of a heading that says that a passage is below it."""
+_OTHER = re.compile(f"[{OTHER_LETTERS}]")
 _LETTER = re.compile(r"\W*[A-H]\W*")
 _BLANK = re.compile(r"_\s*[0-9]{1,4}\s*_")
 
@@ -44,9 +43,10 @@ class Paragraph:
         return " ".join(line.shadow.strip() for _, line in self.lines)
 
     @property
-    def is_turn(self) -> bool:
-        """Whether it begins like a turn of a dialogue, as in `Captain Duroset: Here`."""
-        return _SPEAKER.match(self.shadow) is not None
+    def speaker(self) -> str | None:
+        """Who says it, if it begins like a turn of a dialogue, as in `Captain Duroset: Here`."""
+        found = _SPEAKER.match(self.shadow)
+        return None if found is None else found[1]
 
     @property
     def is_prose(self) -> bool:
@@ -75,15 +75,26 @@ def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
         if role == "instruction" and len(_BLANK.findall(text)) >= BLANKS:
             role = "text"  # an instruction in one paragraph with the passage below it
         found.append(Paragraph(numbered, role))
-    if sum(paragraph.is_turn for paragraph in found if paragraph.role == "text") < TURNS:
-        return found
-    # What is said in a dialogue belongs to it, whatever its language.
     return [
-        replace(paragraph, role="text")
-        if paragraph.role == "foreign" and paragraph.is_turn
-        else paragraph
-        for paragraph in found
+        replace(paragraph, role="text") if _is_said(found, at) else paragraph
+        for at, paragraph in enumerate(found)
     ]
+
+
+def _is_said(found: Sequence[Paragraph], at: int) -> bool:
+    """Whether a foreign paragraph is what somebody says in a dialogue, and so belongs to it.
+
+    It stands between two turns, or its speaker says something before it; and a speaker of the
+    dialogue says something twice, unlike the labels of an e-mail or a glossary.
+    """
+    paragraph = found[at]
+    if paragraph.role != "foreign" or paragraph.speaker is None or _OTHER.search(paragraph.shadow):
+        return False
+    others = [other if other.role == "text" else None for other in found]
+    said = [other.speaker for other in others if other is not None and other.speaker]
+    around = [others[n] for n in (at - 1, at + 1) if 0 <= n < len(found)]
+    between = len(around) == 2 and all(other is not None and other.speaker for other in around)
+    return len(set(said)) < len(said) and (between or paragraph.speaker in said)
 
 
 def text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:

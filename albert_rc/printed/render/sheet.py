@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from albert_rc.errors import UsageError
-from albert_rc.papers.schema import PaperSet, Passage, letter
+from albert_rc.papers.schema import FEWEST_BLANKS, FEWEST_OPTIONS, PaperSet, Passage, letter
 
 LARGEST = 9999
 """Largest number of a question; `import` reads no more digits."""
@@ -17,8 +17,6 @@ _UNPRINTABLE = re.compile("[^\\t\\n\\r\\x20-\\ud7ff\\ue000-\\ufffd\\U00010000-\\
 """All but the characters of XML 1.0, section 2.2."""
 CLOZE = "Read the passage and choose the best answer for each blank."
 BANK = "Read the passage and choose an option for each blank. Use each option at most once."
-FEWEST = 5
-"""Options of a `BANK`: of `a`, `an` and `the`, each may be right several times."""
 LETTERS = 26
 CHOICE = "Read the passage and choose the best answer to each question."
 
@@ -98,15 +96,13 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
             for i, q in enumerate(questions)
         ]
         cloze = passage.kind == "cloze"
-        shared = cloze and len(choices) > 1 and len({choice.options for choice in choices}) == 1
-        if shared and 1 < len(choices[0].options) <= LETTERS:
-            choices = [Choice(None, "", choices[0].options)]
-        else:
-            shared = False
+        once = False
+        if cloze and (shared := _shared_options(choices)):
+            once = _each_once(passage, len(shared))
+            choices = [Choice(None, "", shared)]
         text = _numbered(passage, number) if cloze else passage.text
         paragraphs = _printable(text).split("\n")
         heading = f"{'Cloze' if cloze else 'Passage'} {place}"
-        once = shared and _each_once(passage, len(choices[0].options))
         instruction = BANK if once else CLOZE if cloze else CHOICE
         parts.append(Section(heading, instruction, paragraphs, choices))
         answers += [(number + i, passage.id, q.answer) for i, q in enumerate(questions)]
@@ -123,10 +119,21 @@ def make_sheet(papers: PaperSet, title: str = "", first: int = 1, key: bool = Fa
     return Sheet(title, parts, _key_lines(given))
 
 
+def _shared_options(choices: Sequence[Choice]) -> tuple[str, ...] | None:
+    """The options that all blanks have in common, if they can be printed as one list."""
+    lists = {choice.options for choice in choices}
+    if len(choices) < 2 or len(lists) > 1:
+        return None
+    shared = lists.pop()
+    return shared if 1 < len(shared) <= LETTERS else None
+
+
 def _each_once(passage: Passage, options: int) -> bool:
     """Whether each option of a shared list may be right for one blank at most."""
+    blanks = len(passage.questions)
     known = [question.answer for question in passage.questions if question.answer is not None]
-    return max(FEWEST, len(passage.questions)) <= options and len(set(known)) == len(known)
+    is_bank = blanks >= FEWEST_BLANKS and options >= max(FEWEST_OPTIONS, blanks)
+    return is_bank and len(set(known)) == len(known)
 
 
 def _printable(text: str) -> str:

@@ -155,9 +155,12 @@ def _open(tuning: FineTuning, stores: tuple[Store, Store], space: Space, out: Pa
     study, record = begin(), _record(tuning, stores, space)
     if _done(study):
         _require_same(study, record, out)
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        study.tell(trial.number, state=optuna.trial.TrialState.FAIL)  # its process is gone
-        if trial.params:
+    failed, running = optuna.trial.TrialState.FAIL, optuna.trial.TrialState.RUNNING
+    before = [trial.params for trial in study.get_trials(deepcopy=False, states=(failed,))]
+    for trial in study.get_trials(deepcopy=False, states=(running,)):
+        study.tell(trial.number, state=failed)  # its process is gone
+        # Once more, but not for ever: the trial itself may have been what killed it.
+        if trial.params and trial.params not in before:
             study.enqueue_trial(trial.params)
     _tidy(study, out)
     if not _done(study):

@@ -142,7 +142,7 @@ def run_all(
         done.append(row)
         if group.is_main:
             write_json(out / RUNS, _summary(done) | {"made_of": record})
-        if result.stop_asked and len(done) < len(parts):
+        if group.any(result.stop_asked) and len(done) < len(parts):
             raise Interrupted(
                 f"stopped after {part.name}, {len(done)} of {len(parts)}; "
                 "run the same command with --resume to continue"
