@@ -150,7 +150,7 @@ def _evaluate(
         )
     if alone is not None:
         out.print(f"without recall (the model's own answers): {reading}", markup=False)
-    _say_missing(letters.count(evaluation.UNANSWERED), result.unanswered_gold)
+    _say_missing(result.unanswered, result.unanswered_gold)
     if compared is not None:
         _say_against(against, str(other.total), compared)
         out.print(f"gain over {against}: {change}", markup=False)

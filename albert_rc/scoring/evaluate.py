@@ -38,6 +38,8 @@ class Evaluation:
     no_reading: Accuracy | None
     unanswered_gold: int
     """Number of questions without a given right answer."""
+    unanswered: int
+    """Number of the other questions that have no answer, which is wrong."""
 
     def as_json(self) -> dict[str, Any]:
         """The value for `--json`."""
@@ -50,6 +52,7 @@ class Evaluation:
             "chance": round(self.chance, 6),
             "no_reading": None if self.no_reading is None else self.no_reading.as_json(),
             "without_gold": self.unanswered_gold,
+            "unanswered": self.unanswered,
             "groups": groups,
         }
 
@@ -213,6 +216,7 @@ def evaluate(
         chance=sum(chances) / len(chances),
         no_reading=no_reading,
         unanswered_gold=len(gold) - len(known),
+        unanswered=sum(answers[i] == UNANSWERED for i in known),
     )
 
 

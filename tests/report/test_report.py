@@ -310,6 +310,7 @@ def test_slices_that_differ_by_chance_hardly_stand_out():
                     chance=0.25,
                     no_reading=None,
                     unanswered_gold=0,
+                    unanswered=0,
                 )
             )
         )

@@ -288,7 +288,14 @@ def test_letters_in_either_case_are_the_same_answers(papers, tmp_path):
 def test_a_person_may_leave_a_question_without_an_answer(papers, tmp_path):
     write_json(tmp_path / "a.json", {"d2": ["A", "-"], "d10": ["A", "A", "A"]})
     answers = read_answers(tmp_path / "a.json", papers, unanswered=True)
-    assert (answers.count("-"), evaluate(answers, papers).total.correct) == (1, 4)
+    found = evaluate(answers, papers)
+    assert (found.total.correct, found.as_json()["unanswered"]) == (4, 1)
+    # One without a right answer counts as that alone.
+    first = papers[0]
+    unknown = replace(first.questions[1], answer=None)
+    some = [replace(first, questions=(first.questions[0], unknown)), *papers[1:]]
+    found = evaluate(answers, some)
+    assert (found.total.total, found.unanswered, found.unanswered_gold) == (4, 0, 1)
     with pytest.raises(DataError, match="d2: answer 2 is '-', not A to B"):
         read_answers(tmp_path / "a.json", papers)  # such as a key
     write_json(tmp_path / "a.json", {"d2": ["A", None], "d10": ["A", "", "A"]})
