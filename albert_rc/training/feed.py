@@ -17,7 +17,7 @@ from albert_rc.io.messages import first_line
 from albert_rc.stores.batches import share
 from albert_rc.training.objective import BatchT, Objective
 
-PATIENCE = 2.0
+PATIENCE = 5.0
 """Seconds to wait for the end of a worker whose connection is closed."""
 
 
@@ -77,8 +77,11 @@ class Feed(Generic[BatchT]):
         try:
             return next(self._batches)
         except (OSError, EOFError):
-            # Perhaps of a worker that is about to end; its exit code tells.
-            wait([worker.sentinel for worker in self._workers], timeout=PATIENCE)
+            # Perhaps of a worker that is about to end; its exit code, which comes last, tells.
+            ending = wait([worker.sentinel for worker in self._workers], timeout=PATIENCE)
+            for worker in self._workers:
+                if worker.sentinel in ending:
+                    worker.join(PATIENCE)
             raise
 
     def why_lost(self, error: BaseException | None) -> str | None:
