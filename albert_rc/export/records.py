@@ -135,10 +135,15 @@ def _start(found: Records, settings: Mapping[str, Any]) -> None:
         found.started_from = f"the folder `{name}`"
 
 
+def _of_weights(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """The evaluation of the saved weights; empty if they were not evaluated."""
+    best = [line for line in lines if line.get("kind") == "dev" and line.get("best")]
+    return best[-1] if best else {}
+
+
 def _restarts(lines: list[dict[str, Any]]) -> int:
     """How often the run was restarted after a collapse before it reached the saved weights."""
-    best = [line for line in lines if line.get("kind") == "dev" and line.get("best")]
-    attempt = (best or lines or [{}])[-1].get("attempt")
+    attempt = (_of_weights(lines) or [{}, *lines][-1]).get("attempt")
     return attempt if isinstance(attempt, int) else 0
 
 
@@ -212,10 +217,9 @@ def _store(path: Path, recorded: str | None) -> str:
 
 def _figures(lines: list[dict[str, Any]], pretraining: bool) -> list[Row]:
     """Dev metrics of the saved weights."""
-    best = [line for line in lines if line.get("kind") == "dev" and line.get("best")]
-    if not best:
+    line = _of_weights(lines)
+    if not line:
         return []
-    line = best[-1]
     rows = [("step of these weights", _shown(line.get("step")))]
     for name, value in line.items():
         if name in ("kind", "step", "epoch", "best", "attempt") or isinstance(value, bool):

@@ -58,8 +58,12 @@ _NOT_TEXT = {
 """First bytes of files that are not text, and the message about each."""
 
 
-def parse_json(content: bytes) -> Any:
+def parse_json(content: bytes, is_line: bool = False) -> Any:
     """Parse JSON in UTF-8, with or without a byte order mark.
+
+    Args:
+        content: the JSON.
+        is_line: whether it is a line of a file, so that its own lines have no numbers.
 
     Raises:
         ValueError: not UTF-8 or not JSON; the message names the position and a solution.
@@ -79,8 +83,9 @@ def parse_json(content: bytes) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
+        above = "" if is_line else f"line {error.lineno}, "
         raise ValueError(
-            f"not JSON at line {error.lineno}, column {error.colno} ({error.msg}); fix it there"
+            f"not JSON at {above}column {error.colno} ({error.msg}); fix it there"
         ) from None
 
 
@@ -122,13 +127,13 @@ def six_digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def parse_unique_json(content: bytes) -> Any:
-    """Parse JSON in UTF-8 and refuse an object with a duplicate key.
+def parse_unique_json(content: bytes, is_line: bool = False) -> Any:
+    """Parse JSON in UTF-8 and refuse an object with a duplicate key; see `parse_json`.
 
     Raises:
         ValueError: not UTF-8, not JSON, or a duplicate key; names the position and a solution.
     """
-    value = parse_json(content)
+    value = parse_json(content, is_line)
     if isinstance(value, (dict, list)) and _may_repeat(content, value):
         _refuse_repeats(content.decode("utf-8-sig"))
     return value

@@ -102,10 +102,7 @@ class Lines(Raw):
                 yield number, self._value(line)
 
     def _value(self, line: bytes) -> Any:
-        value = _parsed(line)
-        if isinstance(value, ValueError):  # its line is always the first, unlike that of the file
-            return ValueError(str(value).replace(" at line 1, column ", " at column "))
-        return value
+        return _parsed(line, is_line=True)
 
     @property
     def size(self) -> int:
@@ -166,9 +163,9 @@ def paper_place(file_place: str, number: int) -> str:
     return f"{file_place}:{number}" if lines else f"{file_place}[{number}]"
 
 
-def _parsed(content: bytes) -> Any:
+def _parsed(content: bytes, is_line: bool = False) -> Any:
     try:
-        return parse_unique_json(content)
+        return parse_unique_json(content, is_line)
     except ValueError as error:
         return error
 

@@ -253,8 +253,8 @@ class Engine:
             place.stage = "loading"
             try:
                 loaded = self._load(found.kind)
-            except AlbertRcError as changed:  # the model's folder
-                raise self._failed("the model cannot be loaded", changed) from None
+            except AlbertRcError as error:  # the model's folder changed
+                raise self._failed("the model cannot be loaded", error) from None
             place.stage = "answering"
             if loaded.report.untrained:
                 name, asked = self._names([found.kind]), NOUNS[found.kind]
@@ -262,9 +262,10 @@ class Engine:
                 messages.append(Message("warning", said))
             longest = loaded.model.config.max_length
             store, fitting, unfit = make_fitting_store(found, loaded.tokenizer, longest)
-            for error in unfit:
-                said = f"{error.fault}; shorten it"
-                messages.append(Message("refused", said, bounded(error.passage_id)))
+            messages += [
+                Message("refused", f"{each.fault}; shorten it", bounded(each.passage_id))
+                for each in unfit
+            ]
             if not fitting.passages:
                 continue
             messages += [Message("warning", line) for line in losses(store)]

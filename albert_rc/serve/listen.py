@@ -78,7 +78,7 @@ def server_of(app: ASGIApp) -> uvicorn.Server:
         timeout_graceful_shutdown=3,
         h11_max_incomplete_event_size=32 * 1024,
     )
-    # Its `Cancel 2 running task(s)` after Ctrl-C is no error.
+    # After Ctrl-C uvicorn logs `Cancel 2 running task(s)` as an error, although all is well.
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: not record.getMessage().startswith("Cancel ")
     )

@@ -222,6 +222,21 @@ def with_vocabulary(model: Model, kept: list[int]) -> Model:
     return _filled(replace(model.config, vocab_size=len(kept), pad_id=pad), weights, model)
 
 
+def with_more_pieces(model: Model, made_of: list[list[int]]) -> Model:
+    """A model with further pieces, each with the mean of some others' embeddings and biases.
+
+    Args:
+        model: a model with a head for masked words.
+        made_of: the ids of the others, for each new piece.
+    """
+    weights = model.state_dict()
+    for name in (WORDS, "head.bias"):
+        old = weights[name]
+        weights[name] = torch.cat([old, torch.stack([old[ids].mean(0) for ids in made_of])])
+    size = model.config.vocab_size + len(made_of)
+    return _filled(replace(model.config, vocab_size=size), weights, model)
+
+
 def cut_tokenizer(tokenizer: Tokenizer, kept: list[int], out: Path) -> Tokenizer:
     """Write a WordPiece tokenizer with only some of its pieces into `out`.
 

@@ -12,17 +12,13 @@ model, which has to be trained on.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.checkpoints.smaller import WORDS
 from albert_rc.io.atomic import write_bytes
-from albert_rc.model.pretraining_head import PretrainingModel
 from albert_rc.papers.formats import read_split
 from albert_rc.text.tokenizer import Tokenizer, load_tokenizer
+from experiments.models.conversion import with_more_pieces
 from experiments.shared.scripts import parser_of
 
 
@@ -63,15 +59,7 @@ def main() -> None:
     write_bytes(arguments.out / "vocab.txt", vocabulary.encode())
     how = (tokenizer.folder / "tokenizer_config.json").read_bytes()
     write_bytes(arguments.out / "tokenizer_config.json", how)
-    weights = dict(model.state_dict())
-    for name in (WORDS, "head.bias"):
-        old = weights[name]
-        rows = [old[pieces].mean(0) for pieces in new.values()]
-        weights[name] = torch.cat([old, torch.stack(rows)])
-    larger = PretrainingModel(
-        replace(model.config, vocab_size=tokenizer.size + len(new)), with_pairs=False
-    )
-    larger.load_state_dict(weights)
+    larger = with_more_pieces(model, list(new.values()))
     save_model(larger, load_tokenizer(arguments.out), arguments.out)
     print(f"{len(new):,} words added to {tokenizer.size:,} pieces")
 

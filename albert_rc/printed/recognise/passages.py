@@ -84,17 +84,16 @@ def split_paragraphs(lines: Sequence[Line], width: float) -> list[Paragraph]:
 def _is_said(found: Sequence[Paragraph], at: int) -> bool:
     """Whether a foreign paragraph is what somebody says in a dialogue, and so belongs to it.
 
-    It stands between two turns, or its speaker says something before it; and a speaker of the
+    It stands between two turns, or its speaker says something in English, too; and a speaker of the
     dialogue says something twice, unlike the labels of an e-mail or a glossary.
     """
     paragraph = found[at]
     if paragraph.role != "foreign" or paragraph.speaker is None or _OTHER.search(paragraph.shadow):
         return False
-    others = [other if other.role == "text" else None for other in found]
-    said = [other.speaker for other in others if other is not None and other.speaker]
-    around = [others[n] for n in (at - 1, at + 1) if 0 <= n < len(found)]
-    between = len(around) == 2 and all(other is not None and other.speaker for other in around)
-    return len(set(said)) < len(said) and (between or paragraph.speaker in said)
+    speakers = [other.speaker if other.role == "text" else None for other in found]
+    turns = [speaker for speaker in speakers if speaker is not None]
+    between = 0 < at < len(found) - 1 and None not in (speakers[at - 1], speakers[at + 1])
+    return len(set(turns)) < len(turns) and (between or paragraph.speaker in turns)
 
 
 def text_lines(found: Sequence[Paragraph]) -> list[tuple[int, Line]]:

@@ -241,7 +241,8 @@ def _plan_as_before(
     except OutOfMemoryError:
         # The moments' format cannot change during a run.
         plan = make_plan(task, budget, replace(levers, states=levers.states or before.states))
-    config, differ = task.config, "from here on, results may differ by rounding"
+    differ = "from here on, results may differ by rounding"
+    config = task.config
     dropout = max(config.dropout, config.attention_dropout, config.classifier_dropout)
     if dropout and plan.micro_batches != before.accumulation:
         differ += ", and with dropout by other masks"
