@@ -90,9 +90,9 @@ def answer(
         temperature: divisor of the logits before the softmax; by default the value that
             `evaluate --calibrate` saved next to the weights, else 1. It changes no answer.
         option_score: "masks" reads blanks with options of several words again, with a [MASK] for
-            each piece: more accurate, in about twice the time; "excerpt" reads questions about
-            longer passages again, with the part that shares most with them; "once" reads nothing
-            again. By default as the model's config.json says, else "once".
+            each piece; "excerpt" reads questions about longer passages again, with the part that
+            shares most words with them; both are more accurate. "once" reads nothing again. By
+            default as the model's config.json says, else "once".
         reuse: allow an option for several blanks of a passage whose blanks all have the same
             options; by default each is used at most once.
         token_budget: tokens of a batch.

@@ -1,17 +1,17 @@
 """Rescoring of options of several words, with one [MASK] per piece.
 
 By default a blank is one [MASK], and an option of several pieces gets the mean of their logits
-there. That costs nothing extra, and for single words it is better, since models are trained that
-way. But the words of a phrase are all predicted at one position. Here the windows with such blanks
-are read again with a position for each piece: once for each length that the options of a blank
-have, all blanks of a window together. docs/recipes.md gives the gain.
+there. For single words that is better, since models are trained that way. But the words of a phrase
+are all predicted at one position. Here the blanks that have such options are read again with a
+position for each piece, once for each length of their options, together with the text around them;
+the two readings are averaged. docs/recipes.md gives the gain.
 """
 
-# S tokens that are read, Q questions, K options of one, V vocabulary
+# S tokens that are read, P pieces of options, Q questions, K options of one, V vocabulary
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -30,50 +30,44 @@ from albert_rc.text.tokenizer import Tokenizer
 
 EDGES = 2
 """Number of special tokens of a window: [CLS] and [SEP]."""
+AROUND = 64
+"""Tokens around a blank that is read again, with the special ones: a blank is decided by what is
+near it, and this window takes a third of the time of a whole one."""
 READ_PIECES = 4096
 """Number of pieces of options whose logits are computed together."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """An option whose pieces are read in a window."""
+class WiderBlank:
+    """A blank with several [MASK] tokens, and the options that have as many pieces."""
 
     question: int
-    option: int
-    pieces: list[int]
-    first: int
-    """Index in the window's `places` of its first piece; the others follow."""
-
-
-@dataclass(frozen=True)
-class WiderWindow:
-    """A window with widened blanks, and the options to score there."""
-
     tokens: list[int]
-    places: list[int]
-    """Positions of the [MASK] tokens that are read, in order."""
-    wanted: list[Wanted]
-
-
-@dataclass(frozen=True, eq=False)  # hashed by identity
-class _Blank:
-    """A blank to be read again: its question, its position in the window, its options' pieces."""
-
-    question: int
-    place: int
-    options: list[list[int]]
+    """The blank with the text around it, and the special tokens."""
+    first: int
+    """Position of the first [MASK]; the others follow."""
+    options: dict[int, list[int]]
+    """The pieces of these options, by the option's number."""
 
     @property
-    def lengths(self) -> list[int]:
-        """The options' numbers of pieces, each once."""
-        return sorted(set(map(len, self.options)))
+    def width(self) -> int:
+        """Number of [MASK] tokens."""
+        return len(next(iter(self.options.values())))
 
 
-def readings(store: Store, tokenizer: Tokenizer, longest: int) -> list[WiderWindow]:
-    """The windows to read again, of at most `longest` tokens, for options of several words.
+def readings(
+    store: Store, tokenizer: Tokenizer, longest: int, around: int = AROUND
+) -> list[WiderBlank]:
+    """The blanks to read again, those with an option of several words, in the store's order.
 
-    A blank is left out if one of its options fits no window: its options could not be compared
-    with each other; see `too_long`.
+    A blank is left out if one of its options fits no window of `longest` tokens: its options could
+    not be compared with each other; see `too_long`.
+
+    Args:
+        store: cloze papers.
+        tokenizer: the tokenizer that it was made with.
+        longest: tokens of the model's window.
+        around: tokens of the text around a blank, with the special ones.
     """
     tensors = store.tensors
     token, edge = tensors["token"].tolist(), tensors["token_offset"].tolist()
@@ -81,10 +75,9 @@ def readings(store: Store, tokenizer: Tokenizer, longest: int) -> list[WiderWind
     piece, piece_edge = tensors["piece"].tolist(), tensors["piece_offset"].tolist()
     option_edge = tensors["option_offset"].tolist()
     begins = _begins_spoken_word(tokenizer)
-    found: list[WiderWindow] = []
+    found: list[WiderBlank] = []
     for window in range(len(edge) - 1):
         text = token[edge[window] : edge[window + 1]]
-        again = []
         for question in range(blank_edge[window], blank_edge[window + 1]):
             options = [
                 piece[piece_edge[option] : piece_edge[option + 1]]
@@ -92,8 +85,12 @@ def readings(store: Store, tokenizer: Tokenizer, longest: int) -> list[WiderWind
             ]
             several = any(sum(begins[index] for index in option) > 1 for option in options)
             if several and max(map(len, options)) <= longest - EDGES:
-                again.append(_Blank(question, blank[question], options))
-        found += _of_window(text, again, tokenizer.mask_id, longest)
+                place = blank[question]
+                for width in sorted(set(map(len, options))):
+                    filling, most = [tokenizer.mask_id] * width, min(longest, around + width)
+                    tokens, first = _around(text, place, filling, most)
+                    same = {n: option for n, option in enumerate(options) if len(option) == width}
+                    found.append(WiderBlank(question, tokens, first, same))
     return found
 
 
@@ -113,7 +110,7 @@ def too_long(store: Store, longest: int) -> list[str]:
 
 def rescored(
     model: ReadingModel,
-    again: Sequence[WiderWindow],
+    again: Sequence[WiderBlank],
     scored_QK: Tensor,
     processes: Processes,
     *,
@@ -122,8 +119,9 @@ def rescored(
 ) -> Tensor:
     """Scores after rereading the questions that have an option of several words.
 
-    An option's score is the mean log-probability of its pieces over the vocabulary; the other
-    questions keep their scores.
+    In the second reading an option's score is the mean log-probability of its pieces over the
+    vocabulary, normalised over the options. The log-probabilities of the two readings are averaged;
+    the other questions keep their scores.
 
     Args:
         model: a cloze model on the processes' device.
@@ -131,49 +129,51 @@ def rescored(
         scored_QK: result of `score` for the same store.
         processes: the ranks that share the work.
         token_budget: tokens of a batch.
-        progress: called with the number of windows read, batch by batch.
+        progress: called with the number of blanks read, batch by batch.
 
     Returns:
         [Q, K] log-probabilities of the options, the same on every rank.
     """
-    total_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
-    pieces_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
+    second_QK = torch.zeros(scored_QK.shape, dtype=torch.float64)
     lengths = torch.tensor([len(reading.tokens) for reading in again], dtype=torch.int64)
     batches = list(batches_by_length(lengths, token_budget, ITEMS_BUDGET)) if again else []
     with evaluating(model, model.encoder):
         tasks = ([again[i] for i in items] for items in processes.share(batches))
-        for some, sums in processes.each(_sums, model, tasks):
-            wanted = [target for reading in some for target in reading.wanted]
-            for target, total in zip(wanted, sums, strict=True):
-                total_QK[target.question, target.option] += total
-                pieces_QK[target.question, target.option] += len(target.pieces)
+        for some, means in processes.each(_means, model, tasks):
+            places = [(reading.question, option) for reading in some for option in reading.options]
+            for (question, option), mean in zip(places, means, strict=True):
+                second_QK[question, option] = mean
             if progress is not None:
                 progress(len(some))
-    total_QK, pieces_QK = processes.summed(total_QK, pieces_QK)
-    again_Q = (pieces_QK > 0).any(-1)
-    mean_QK = torch.where(pieces_QK > 0, total_QK / pieces_QK, float("-inf"))
+    (second_QK,) = processes.summed(second_QK)
     result = scored_QK.clone()
-    result[again_Q] = mean_QK[again_Q].log_softmax(-1).to(result.dtype)
+    again_Q = torch.tensor(sorted({reading.question for reading in again}), dtype=torch.int64)
+    if len(again_Q):
+        first_QK = scored_QK[again_Q].double()
+        # Questions with fewer than K options have -inf there, which the second reading lacks.
+        second_QK = second_QK[again_Q].masked_fill(first_QK.isinf(), float("-inf"))
+        both_QK = (first_QK + second_QK.log_softmax(-1)) / 2
+        result[again_Q] = both_QK.log_softmax(-1).to(result.dtype)
     return result
 
 
-def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
-    """Sums of the log-probabilities of the pieces scored in some windows, in order."""
+def _means(model: ReadingModel, readings: list[WiderBlank]) -> list[float]:
+    """The mean log-probability of the pieces of each option of some blanks, in order."""
     head = model.head
     assert isinstance(head, ClozeHead)
-    hidden_SD = model.hidden(_tokens(windows).to(device_of(model)))
+    hidden_SD = model.hidden(_tokens(readings).to(device_of(model)))
     vector_SE = head.transform(hidden_SD).float()
     word_VE, offset_V = model.words.float(), head.bias
     rows: list[int] = []
     pieces: list[int] = []
     sizes: list[int] = []
     first = 0
-    for window in windows:
-        for target in window.wanted:
-            rows += range(first + target.first, first + target.first + len(target.pieces))
-            pieces += target.pieces
-            sizes.append(len(target.pieces))
-        first += len(window.places)
+    for reading in readings:
+        for option in reading.options.values():
+            rows += range(first, first + reading.width)
+            pieces += option
+            sizes.append(reading.width)
+        first += reading.width
     row_P = torch.tensor(rows, device=vector_SE.device)
     piece_P = torch.tensor(pieces, device=vector_SE.device)
     # Logits of all pieces of the vocabulary are needed only for their sum, so a block at a time.
@@ -188,23 +188,24 @@ def _sums(model: ReadingModel, windows: list[WiderWindow]) -> list[float]:
         ]
     )
     log_P = (logit_P - total_S[row_P]).cpu().double()
-    return [float(part.sum()) for part in log_P.split(sizes)]
+    return [float(part.mean()) for part in log_P.split(sizes)]
 
 
-def _tokens(readings: list[WiderWindow]) -> Tokens:
-    """Concatenate windows into the encoder's input."""
+def _tokens(readings: list[WiderBlank]) -> Tokens:
+    """Concatenate the blanks' texts into the encoder's input."""
     lengths = tuple(len(reading.tokens) for reading in readings)
-    first = 0
+    start = 0
     read: list[int] = []
     for reading in readings:
-        read += [first + place for place in reading.places]
-        first += len(reading.tokens)
+        place = start + reading.first
+        read += range(place, place + reading.width)
+        start += len(reading.tokens)
     return Tokens(
         token_T=torch.tensor([token for reading in readings for token in reading.tokens]),
         place_T=torch.cat([torch.arange(length) for length in lengths]),
         lengths=lengths,
         read_S=torch.tensor(read),
-        reads=tuple(len(reading.places) for reading in readings),
+        reads=tuple(reading.width for reading in readings),
     )
 
 
@@ -218,60 +219,14 @@ def _begins_spoken_word(tokenizer: Tokenizer) -> list[bool]:
     ]
 
 
-def _of_window(
-    text: list[int], blanks: list[_Blank], mask: int, longest: int
-) -> Iterator[WiderWindow]:
-    """The windows to read for a window's blanks, which are widened together if they fit.
+def _around(text: list[int], place: int, filling: list[int], most: int) -> tuple[list[int], int]:
+    """The text around a blank, with tokens in its place, and the position where they begin.
 
-    The first has each blank as wide as the shortest of its options, the next as wide as the next
-    longer one, and so on; a blank with fewer lengths stays one [MASK] from then on.
+    Of a longer text, about as much is kept before the blank as after it, up to `most` tokens in
+    all, inside [CLS] and [SEP].
     """
-    for turn in range(max((len(blank.lengths) for blank in blanks), default=0)):
-        widths = {blank: blank.lengths[turn] for blank in blanks if turn < len(blank.lengths)}
-        if len(text) + sum(widths.values()) - len(widths) <= longest:
-            yield _wider(text, widths, mask)
-            continue
-        for blank, width in widths.items():
-            tokens, first = _widened(text, blank.place, [mask] * width, longest)
-            yield WiderWindow(tokens, list(range(first, first + width)), _at(blank, width, 0))
-
-
-def _wider(text: list[int], widths: dict[_Blank, int], mask: int) -> WiderWindow:
-    """A window whose blanks have these widths."""
-    tokens: list[int] = []
-    places: list[int] = []
-    wanted: list[Wanted] = []
-    last = 0
-    for blank, width in sorted(widths.items(), key=lambda item: item[0].place):
-        tokens += text[last : blank.place]
-        wanted += _at(blank, width, len(places))
-        places += range(len(tokens), len(tokens) + width)
-        tokens += [mask] * width
-        last = blank.place + 1
-    return WiderWindow([*tokens, *text[last:]], places, wanted)
-
-
-def _at(blank: _Blank, width: int, first: int) -> list[Wanted]:
-    """The options of this width, read at the window's places from this index on."""
-    return [
-        Wanted(blank.question, number, option, first)
-        for number, option in enumerate(blank.options)
-        if len(option) == width
-    ]
-
-
-def _widened(
-    text: list[int], place: int, filling: list[int], longest: int
-) -> tuple[list[int], int]:
-    """A window with tokens in place of a blank, and the position where they begin.
-
-    If it becomes too long, it is truncated at the end farther from the blank, inside [CLS] and
-    [SEP], and at the other end if that is not enough.
-    """
-    before, after = text[:place], text[place + 1 :]
-    over = max(0, len(before) + len(filling) + len(after) - longest)
-    start = min(over, len(before) - 1) if len(before) > len(after) else 0
-    end = min(over - start, len(after) - 1)
-    start = max(start, over - end)
-    before, after = [before[0], *before[1 + start :]], [*after[: len(after) - 1 - end], after[-1]]
-    return [*before, *filling, *after], len(before)
+    before, after = text[1:place], text[place + 1 : -1]
+    room = most - EDGES - len(filling)
+    left = min(len(before), max(room // 2, room - len(after)))
+    before, after = before[len(before) - left :], after[: room - left]
+    return [text[0], *before, *filling, *after, text[-1]], 1 + left

@@ -104,9 +104,9 @@ class Request:
     option_score: Annotated[
         str | None,
         Setting(
-            "How to read some questions a second time. Cloze, masks: blanks with options of "
-            "several words, with a [MASK] per piece: more accurate, but twice the time. Multiple "
-            "choice, excerpt: questions about long passages, with the part that shares most with "
+            "How to read some questions a second time, for more accurate answers. Cloze, masks: "
+            "blanks with options of several words, with a [MASK] per piece. Multiple choice, "
+            "excerpt: questions about long passages, with the part that shares most words with "
             "them. once: not at all (default: as in the model's config.json, else once).",
             choices=(READ_ONCE, *READ_AGAIN),
         ),

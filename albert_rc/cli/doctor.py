@@ -30,7 +30,11 @@ def doctor(
         ),
     ] = Path("data/raw_data"),
     model: Annotated[
-        str | None, typer.Option(help="Folder or hub id of the vocabulary for counting tokens.")
+        str | None,
+        typer.Option(
+            help="Model whose vocabulary counts the tokens: a folder, a hub id, or a model of the "
+            "package."
+        ),
     ] = None,
     format_: Format = None,
     max_length: Annotated[

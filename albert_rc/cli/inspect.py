@@ -24,7 +24,10 @@ inspect = typer.Typer(
 def parameters(
     model: Annotated[
         list[str] | None,
-        typer.Argument(help="Checkpoints to list after the published sizes: folders or hub ids."),
+        typer.Argument(
+            help="Models to list after the published sizes: folders, hub ids, or models of the "
+            "package."
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -54,9 +57,11 @@ def parameters(
 
 
 @inspect.command(cls=PlainCommand)
-@example("albert-rc inspect layers models/run1 models/run2 --text data/raw_data/dev")
+@example("albert-rc inspect layers models/run1 models/run2 --text papers/dev")
 def layers(
-    model: Annotated[list[str], typer.Argument(help="Checkpoints: folders or hub ids.")],
+    model: Annotated[
+        list[str], typer.Argument(help="Models: folders, hub ids, or models of the package.")
+    ],
     text: Annotated[Path, typer.Option(help="Text or exam papers that the models read.")] = Path(
         "data/raw_data/dev"
     ),

@@ -26,7 +26,11 @@ RUNS = "Several runs"
 LSH = Fields(LshConfig, prefix="lsh_")
 
 StartFrom = Annotated[
-    str, typer.Option(help="Folder or hub id to start from: ALBERT, BERT, RoBERTa or MPNet.")
+    str,
+    typer.Option(
+        help="Model to start from, an ALBERT, BERT, RoBERTa or MPNet: a folder, a hub id, or a "
+        "model of the package."
+    ),
 ]
 Memory = Annotated[
     str | None,

@@ -46,8 +46,9 @@ Key = Annotated[
 TrainingPapers = Annotated[
     Path | None,
     typer.Option(
-        help="Training papers, for the baseline that does not read the passages (default: the "
-        "train split next to GOLD)."
+        help="Training papers, for the baseline that does not read the passages, and for the "
+        "accuracy without passages that are also in training (default: the train split next to "
+        "GOLD)."
     ),
 ]
 

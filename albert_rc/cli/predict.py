@@ -22,7 +22,7 @@ from albert_rc.fields import flag_of
     before="device",
     shown=(
         "data", "model", "out", "scores", "abstain", "recall", "format_", "max_length",
-        "precision", "attention",
+        "precision", "attention", "option_score",
     ),
 )  # fmt: skip
 def predict(

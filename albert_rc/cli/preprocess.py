@@ -37,7 +37,11 @@ def preprocess(
     ] = Path("data/raw_data"),
     out: Annotated[Path, typer.Option(help="Folder for the .pt stores.")] = Path("data"),
     model: Annotated[
-        str, typer.Option(help="Folder or hub id of the model; only its vocabulary is needed.")
+        str,
+        typer.Option(
+            help="Model, of which only the vocabulary is needed: a folder, a hub id, or a model of "
+            "the package."
+        ),
     ] = DEFAULT_MODEL,
     format_: Format = None,
     max_length: Annotated[
@@ -46,8 +50,8 @@ def preprocess(
             min=1,
             max=LONGEST,
             help="Maximum length of the model's input in tokens; longer cloze and SQuAD papers are "
-            "split into several windows; of other passages, the part that shares most with the "
-            "question is kept, and table rows are truncated.",
+            "split into several windows; of other passages, the part that shares most words with "
+            "the question is kept, and table rows are truncated.",
         ),
     ] = 512,
     on_error: Annotated[

@@ -46,7 +46,8 @@ def pretrain(
     model: Annotated[
         str,
         typer.Option(
-            help="Folder or hub id of the model to start from; --scratch uses only its vocabulary."
+            help="Model to start from: a folder, a hub id, or a model of the package; --scratch "
+            "uses only its vocabulary."
         ),
     ] = DEFAULT_MODEL,
     scratch: options.Scratch = None,

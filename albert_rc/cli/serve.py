@@ -34,9 +34,9 @@ def serve(
     option_score: Annotated[
         Literal["once", "masks", "excerpt"] | None,
         typer.Option(
-            help="How to read some questions a second time. masks: blanks with options of several "
-            "words, with a [MASK] per piece: more accurate, but twice the time. excerpt: questions "
-            "about long passages, with the part that shares most with them. once: not at all "
+            help="How to read some questions a second time, for more accurate answers. masks: "
+            "blanks with options of several words, with a [MASK] per piece. excerpt: questions "
+            "about long passages, with the part that shares most words with them. once: not at all "
             "(default: as in the models' config.json, else once)."
         ),
     ] = None,

@@ -50,7 +50,8 @@ def train(
         Literal["default", "published"],
         typer.Option(
             help="Defaults for the other options. default: 4 epochs, batch 2, learning rate 1e-5, "
-            "warm-up 0.1; published: those of ALBERT's authors for RACE, SQuAD and GLUE."
+            "warm-up 0.1; published: those of ALBERT's authors for RACE, SQuAD and GLUE (cloze: as "
+            "default; there is none for DREAM)."
         ),
     ] = "default",
     memory: options.Memory = None,

@@ -29,7 +29,12 @@ class TrainConfig:
     epochs: Annotated[int, Setting("Number of passes over the data.", low=1, high=MOST)] = 4
     batch_size: Annotated[
         int,
-        Setting("Items per optimiser step, summed over all processes.", low=1, high=LARGEST_BATCH),
+        Setting(
+            "Passages (cloze), questions or sequences per optimiser step, summed over all "
+            "processes.",
+            low=1,
+            high=LARGEST_BATCH,
+        ),
     ] = 2
     learning_rate: Annotated[float, Setting("Peak learning rate.", low=0, above=True)] = 1e-5
     seed: Annotated[

@@ -95,9 +95,9 @@ def main() -> None:
     found: dict[str, Any] = {
         "blanks": arguments.blanks,
         "sentences" if arguments.sentences else "words": arguments.words,
-        "option_score": "masks" if arguments.masks else None,
+        "option_score": "masks" if arguments.masks else "once",
     }
-    way = ["--option-score", "masks"] if arguments.masks else []
+    way = ["--option-score", found["option_score"]]
     for name, more in (("each once", []), ("each blank alone", ["--set", "reuse=true"])):
         scores = arguments.work / f"{name}.jsonl"
         command(

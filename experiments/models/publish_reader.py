@@ -65,8 +65,10 @@ MODELS: dict[str, dict[str, Any]] = {
         "what": "cloze papers (passages with blanks, and options for each blank)",
         "architecture": "AlbertForMaskedLM", "pipeline": "fill-mask", "tag": "cloze",
         "reads": "every blank is a `[MASK]`, and the score of an option is the mean of its pieces' "
-        "logits there",
-        "larger": ", for which 89 to 90.5% of the blanks of ELE are reported",
+        "logits there. By default, `albert-rc` also reads blanks that have options of several "
+        "words a second time, with a `[MASK]` for each piece, and averages both readings.",
+        "read_again": "masks",
+        "larger": ", for which 89% of the blanks of ELE are reported",
         "made": (
             FIRST,
             "It was trained on masked words again ($hidden_steps steps of 32 sequences of 384 "
@@ -94,8 +96,8 @@ MODELS: dict[str, dict[str, Any]] = {
         "architecture": "AlbertForMultipleChoice", "pipeline": "multiple-choice",
         "tag": "multiple-choice",
         "reads": "a pair consists of the text and the question, with an option instead of its `_` "
-        "or after it (`albert-rc` reads questions about longer texts a second time, with an "
-        "excerpt, and averages both; `--option-score once` turns this off)",
+        "or after it. By default, `albert-rc` also reads questions about longer texts a second "
+        "time, with an excerpt, and averages both readings.",
         "read_again": "excerpt",
         "control": "Trained in the same way without the dialogues, on questions and options only, "
         "it reaches 39.6% (`experiments/answering/no_passage.py`).",
@@ -239,7 +241,7 @@ def taught_on_gpu(work: Path) -> dict[str, Any]:
         f"({others['accuracy']:.2%}), next to the same scores.",
         f"{MEAN} of those of step {before} and of these {len(papers) + 1} models.",
     ]
-    where = "on 2 CPU cores, its masked words in the end on a GPU"
+    where = "on 2 CPU cores; the last training on masked words ran on a GPU"
     return {"run": "taught", "records": TAUGHT_PAPERS[0].name, "made": made, "where": where}
 
 
@@ -288,7 +290,7 @@ def choice_of_more_options(work: Path) -> dict[str, Any]:
         made.append(f"{MEAN} of those of steps {before} and {before + 1}.")
     else:
         mean = name
-    where = "on 2 CPU cores, its encoder's masked words in part on a GPU"
+    where = "on 2 CPU cores; part of the encoder's training on masked words ran on a GPU"
     about = {"run": mean, "records": name, "made": made, "where": where}
     return (
         about
@@ -337,20 +339,11 @@ def measured(
     return parse_json(found.encode()), parse_json(calibrated.encode())
 
 
-def read_once(found: dict[str, Any]) -> str:
-    """What reading questions once comes to, as a sentence."""
+def read_once(found: dict[str, Any], asked: str) -> str:
+    """What reading blanks or questions once comes to, as a sentence."""
     return (
-        f"Without excerpts (`predict --option-score once`), {found['accuracy']:.2%} "
-        f"[{found['low']:.2%}, {found['high']:.2%}] of the questions are right. "
-    )
-
-
-def read_again(found: dict[str, Any]) -> str:
-    """What reading options of several words again comes to, as a sentence."""
-    return (
-        "With `predict --option-score masks`, which scores options of several words again and "
-        f"takes twice the time, {found['accuracy']:.2%} [{found['low']:.2%}, {found['high']:.2%}] "
-        "of the blanks are right."
+        f"If all {asked} are read once (`predict --option-score once`), {found['accuracy']:.2%} "
+        f"[{found['low']:.2%}, {found['high']:.2%}] are right. "
     )
 
 
@@ -378,26 +371,21 @@ def publish(
     """
     results = parse_json(file.read_bytes()) if file.is_file() else {}
     for name, about in models.items():
-        run, folder = work / "runs" / about["run"], out / name
+        # Models in the package cannot be calibrated, so each is made in WORK first.
+        run, folder = work / "runs" / about["run"], work / "published" / name
         if not (run / "model.safetensors").is_file():
             continue
         _require_once(name, about["made"])
         loaded = load_model(run, about["task"])
         gold = sources / about["gold"]
-        loaded.model.read_again = about.get("read_again")
+        loaded.model.read_again = about["read_again"]
         tokenizer = plain_vocabulary(loaded.tokenizer, work / "vocabulary", gold)
         save_model(loaded.model, tokenizer, folder, precision="bf16")
         train, answers = work / about["train"], work / f"{name}.json"
         found, calibrated = measured(folder, gold, train, answers)
-        control = about.get("control", "")
-        if about["task"] == "cloze":
-            masked = work / f"{name} again.json"
-            masks, _ = measured(folder, gold, train, masked, "--option-score", "masks")
-            control = read_again(masks)
-        else:
-            single = work / f"{name} once.json"
-            once, _ = measured(folder, gold, train, single, "--option-score", "once")
-            control = read_once(once) + control
+        single = work / f"{name} once.json"
+        once, _ = measured(folder, gold, train, single, "--option-score", "once")
+        control = read_once(once, about["asked"]) + about.get("control", "")
         record = best(work / "runs" / about.get("records", about["run"]))
         results[name] = found | {"calibration": calibrated, "run": record}
         config, size = loaded.model.config, sum(p.stat().st_size for p in folder.iterdir())
@@ -431,7 +419,8 @@ def publish(
         )
         write_bytes(folder / "README.md", card.encode())
         shutil.copyfile(LICENCE, folder / "LICENSE")
-        print(f"{folder}: {size / 1e6:.2f} MB")
+        shutil.copytree(folder, out / name, dirs_exist_ok=True)
+        print(f"{out / name}: {size / 1e6:.2f} MB")
     write_json(file, results)
 
 

@@ -7,14 +7,7 @@ import torch
 from conftest import SAMPLE, SHAPE
 
 from albert_rc.answering.again import require_way
-from albert_rc.answering.pieces import (
-    _Blank,
-    _of_window,
-    _widened,
-    readings,
-    rescored,
-    too_long,
-)
+from albert_rc.answering.pieces import AROUND, _around, readings, rescored, too_long
 from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.errors import UsageError
@@ -61,11 +54,13 @@ def by_hand(model, tokenizer, store, question):
 
 
 def test_each_piece_has_a_place_of_its_own(model, tokenizer, store):
+    """The result is the mean of the plain reading and of one with a [MASK] for each piece."""
     scored_QK = score(model, tokenizer, store, ALONE)
     again = readings(store, tokenizer, LONGEST)
     found_QK = rescored(model, again, scored_QK, ALONE, token_budget=100)
     with torch.inference_mode():
-        expected_K = by_hand(model.eval(), tokenizer, store, 0)
+        second_K = by_hand(model.eval(), tokenizer, store, 0)
+        expected_K = ((scored_QK[0] + second_K) / 2).log_softmax(-1)
     torch.testing.assert_close(found_QK[0], expected_K, atol=1e-5, rtol=0)
     # The second blank has words of one piece each.
     counts = store.tensors["piece_offset"].diff()[4:8].tolist()
@@ -77,7 +72,7 @@ def test_each_piece_has_a_place_of_its_own(model, tokenizer, store):
     torch.testing.assert_close(large, found_QK, atol=1e-5, rtol=0)
 
 
-def test_how_many_windows_are_read(store, tokenizer):
+def test_a_blank_is_read_once_for_each_length(store, tokenizer):
     lengths = store.tensors["piece_offset"].diff()[:4].tolist()
     assert len(readings(store, tokenizer, LONGEST)) == 3 * len(set(lengths))
 
@@ -98,66 +93,66 @@ def test_words_of_several_pieces_are_left_to_the_plain_reading(tokenizer):
     store = make_store(asked(ONE_WORD, PHRASES, ONE_WORD), tokenizer, 64)
     assert int(store.tensors["piece_offset"].diff()[0]) > 1
     again = readings(store, tokenizer, LONGEST)
-    assert {target.question for window in again for target in window.wanted} == {1}
+    assert {reading.question for reading in again} == {1}
 
 
-def test_blanks_of_a_window_are_read_together(tokenizer):
-    """Each in its place, with all its options, in as many windows as one of them has lengths."""
+def test_a_blank_is_read_with_all_its_options_in_its_place(tokenizer):
     store = make_store(asked(PHRASES, ONE_WORD, PHRASES[:3]), tokenizer, 64)
-    again = readings(store, tokenizer, LONGEST)
     tensors = store.tensors
-    text = tensors["token"].tolist()
-    lengths = {len(target.pieces) for window in again for target in window.wanted}
-    assert len(again) == len(lengths)
-    mask, found = tokenizer.mask_id, set()
-    for window in again:
-        assert {window.tokens[place] for place in window.places} == {mask}
-        for target in window.wanted:
-            found.add((target.question, target.option))
-            places = window.places[target.first : target.first + len(target.pieces)]
-            assert places == list(range(places[0], places[0] + len(target.pieces)))
-            place = int(tensors["blank_position"][target.question])
-            for now, before in (
-                (window.tokens[: places[0]], text[:place]),
-                (window.tokens[places[-1] + 1 :], text[place + 1 :]),
-            ):
-                assert [x for x in now if x != mask] == [x for x in before if x != mask]
-    assert found == {*((0, option) for option in range(4)), *((2, option) for option in range(3))}
+    text, mask, found = tensors["token"].tolist(), tokenizer.mask_id, []
+    for reading in readings(store, tokenizer, LONGEST):
+        place = int(tensors["blank_position"][reading.question])
+        filling = [mask] * reading.width
+        assert reading.tokens == [*text[:place], *filling, *text[place + 1 :]]
+        assert reading.first == place
+        for option, pieces in reading.options.items():
+            assert len(pieces) == reading.width
+            found.append((reading.question, option))
+    assert sorted(found) == [*((0, option) for option in range(4)), (2, 0), (2, 1), (2, 2)]
 
 
-def test_where_wider_blanks_do_not_fit_together_each_is_read_alone():
-    blanks = [_Blank(0, 3, [[7, 8, 9], [5, 6]]), _Blank(2, 6, [[7, 8, 9]])]
-    text = [2, 11, 12, 4, 13, 14, 4, 15, 3]
-    together = list(_of_window(text, blanks, 4, 64))
-    assert [window.places for window in together] == [[3, 4, 7, 8, 9], [3, 4, 5]]
-    assert together[0].tokens == [2, 11, 12, 4, 4, 13, 14, 4, 4, 4, 15, 3]
-    alone = list(_of_window(text, blanks, 4, 11))
-    assert [len(window.wanted) for window in alone] == [1, 1, 1]
-    assert all(len(window.tokens) <= 11 for window in alone)
+def test_fewer_options_than_other_questions_have(model, tokenizer):
+    store = make_store(asked(PHRASES, ONE_WORD, PHRASES[:3]), tokenizer, 64)
+    scored_QK = score(model, tokenizer, store, ALONE)
+    again = readings(store, tokenizer, LONGEST)
+    found_QK = rescored(model, again, scored_QK, ALONE, token_budget=512)
+    assert found_QK.exp().sum(-1).tolist() == pytest.approx([1, 1, 1])
+    assert torch.equal(found_QK.isinf(), scored_QK.isinf())
+    assert not torch.equal(found_QK[2], scored_QK[2])
 
 
-@pytest.mark.parametrize("place", [1, 4, 7])
-def test_what_is_too_long_goes_at_the_far_end(place):
-    text = [2, 11, 12, 13, 14, 15, 16, 17, 3]
-    tokens, first = _widened(text, place, [4, 4, 4], 9)
-    assert len(tokens) == 9
+TOKENS = [2, 11, 12, 13, 14, 15, 16, 17, 3]
+
+
+@pytest.mark.parametrize(
+    ("place", "most", "expected"),
+    [
+        (4, 9, [2, 12, 13, 4, 4, 4, 15, 16, 3]),
+        (4, 8, [2, 13, 4, 4, 4, 15, 16, 3]),
+        (4, 5, [2, 4, 4, 4, 3]),
+        (1, 9, [2, 4, 4, 4, 12, 13, 14, 15, 3]),
+        (7, 9, [2, 13, 14, 15, 16, 4, 4, 4, 3]),
+        (6, 10, [2, 12, 13, 14, 15, 4, 4, 4, 17, 3]),
+        (4, 64, [2, 11, 12, 13, 4, 4, 4, 15, 16, 17, 3]),
+    ],
+)
+def test_the_text_on_both_sides_of_a_blank_is_kept(place, most, expected):
+    tokens, first = _around(TOKENS, place, [4, 4, 4], most)
+    assert tokens == expected
     assert tokens[first : first + 3] == [4, 4, 4]
-    assert (tokens[0], tokens[-1]) == (2, 3)
-    assert text[place - 1] in (tokens[first - 1], 2) or tokens[first - 1] == text[place - 1]
-    assert tokens[first + 3] == text[place + 1]
-    assert _widened(text, place, [4], 9) == ([*text[:place], 4, *text[place + 1 :]], place)
+    assert first == expected.index(4)
 
 
-@pytest.mark.parametrize("place", [1, 4, 7])
-def test_both_ends_go_where_one_is_not_enough(place):
-    text = [2, 11, 12, 13, 14, 15, 16, 17, 3]
-    for room in (5, 6, 7):
-        tokens, first = _widened(text, place, [4, 4, 4], room)
-        assert len(tokens) == room
-        assert tokens[first : first + 3] == [4, 4, 4]
-        assert (tokens[0], tokens[-1]) == (2, 3)
-        around = [*text[1:place], *text[place + 1 : -1]]
-        assert set(tokens) - {2, 3, 4} <= set(around)
+def test_a_blank_is_read_again_with_what_is_near_it(tokenizer):
+    """A long passage takes no longer than a short one, and a long option leaves it its place."""
+    many = " ".join(["word"] * 200)
+    options = ("gave up", "put it all down again", "went", "is")
+    store = make_store(asked(options, text=f"{many} _ {many} ."), tokenizer, LONGEST)
+    widths = store.tensors["piece_offset"].diff().tolist()
+    lengths = [len(reading.tokens) for reading in readings(store, tokenizer, LONGEST)]
+    assert lengths == [AROUND + width for width in sorted(set(widths))]
+    (shortest,) = {len(reading.tokens) for reading in readings(store, tokenizer, 40)}
+    assert shortest == 40
 
 
 def test_an_option_that_no_window_holds_leaves_its_blank_to_the_plain_reading(

@@ -274,13 +274,12 @@ def test_a_hostile_form_does_not_keep_others_waiting():
     form = [("other", "a.txt", almost * 900_000)]
     with serving(body_bytes=20_000_000) as served, ThreadPoolExecutor(1) as pool:
         hostile = pool.submit(served.post_form, form)
-        waits = []
+        answered = 0
         while not hostile.done():
-            began = time.perf_counter()
             assert served.get("/api/health").status == 200
-            waits.append(time.perf_counter() - began)
+            answered += 1
         assert hostile.result().status == 400
-    assert max(waits) < sum(waits) / 2
+    assert answered > 10  # one or two, if the form kept others waiting
 
 
 def test_requests_that_are_none(served):

@@ -142,8 +142,8 @@ def test_the_gate_tries_what_predict_will_do(sample, tokenizer):
     for number in range(30):
         text = f"{starts[number % 5]} _ it , and then they went home ."
         place = text.index("_")
-        # Each phrase is right another number of times, so that other answers are counted.
-        question = Question(phrases, (number >= 16) + (number >= 24) + (number >= 28))
+        # Most of the answers that differ between the readings are right in one of them.
+        question = Question(phrases, 2)
         blanks = ((place, place + 1),)
         papers.append(Passage(f"{number}.json", text, (question,), "cloze", blanks))
     store = make_store(PaperSet("dev", "cloze", "cloze", papers), tokenizer, 64)
@@ -152,7 +152,7 @@ def test_the_gate_tries_what_predict_will_do(sample, tokenizer):
         loaded = load_model(sample / "vocabulary", "cloze", scratch="tiny")
         trial = Trial(precision="fp32", way=way)
         costs.append(measure_cost(loaded.model, tokenizer, store, ALONE, trial))
-    assert costs[0] != costs[1]
+    assert costs[0].before != costs[1].before
 
 
 @pytest.mark.parametrize(
