@@ -80,6 +80,7 @@ def calibrate(
         print_json(found.as_json())
     else:
         _show(scores, found)
+    _warn(found)
     if model is None:
         say(f"temperature {found.temperature:.4f}, not saved; --model RUN saves it with the run")
     else:
@@ -116,7 +117,7 @@ def _require_task(model: Path, papers: PaperSet) -> None:
 
 
 def _show(scores: Path, found: Calibration) -> None:
-    from albert_rc.scoring.confidence import COLDEST, FIGURES, HOTTEST
+    from albert_rc.scoring.confidence import FIGURES
 
     names = {"accuracy": "accuracy", "ece": "ECE", "brier": "Brier", "nll": "NLL", "aurc": "AURC"}
     forms = dict.fromkeys(FIGURES, ".4f") | {"accuracy": ".2%"}
@@ -147,18 +148,14 @@ def _show(scores: Path, found: Calibration) -> None:
     out.print(
         f"temperature: {found.temperature:.4f}, fitted on all {found.before.questions:,} answers"
     )
-    fitted = found.temperature / found.scores_temperature
-    if fitted > HOTTEST * 0.99:
-        say(
-            "warning: this is the upper limit for temperatures: on these papers the probabilities "
-            "say almost nothing about which answers are right; give more papers, or train the "
-            "model further"
-        )
-    elif fitted < COLDEST * 1.01:
-        say(
-            "warning: this is the lower limit for temperatures: almost every answer to these "
-            "papers is right, so they are too few or too easy for calibration; give more papers"
-        )
+
+
+def _warn(found: Calibration) -> None:
+    """Say where the temperature is of little use."""
+    from albert_rc.scoring.confidence import limit_warning
+
+    if warning := limit_warning(found.temperature / found.scores_temperature):
+        say(warning)
     if found.after.ece >= found.before.ece:
         say("warning: the temperature does not lower the calibration error on held-out papers")
 

@@ -51,10 +51,12 @@ def doctor(
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.papers.formats import problems_found, read_collection
     from albert_rc.stores.doctor import check_collection
+    from albert_rc.stores.encode import check_max_length
     from albert_rc.text.tokenizer import load_tokenizer
 
     if model is None:
         settings.need(context, "--model, whose vocabulary counts the tokens", "max_length")
+    check_max_length(max_length)
     splits = read_collection(raw, format_, strict)
     say_unread(raw)
     tokenizer = None if model is None else load_tokenizer(resolve_source(model))
@@ -74,6 +76,8 @@ def doctor(
 
 
 def _show(check: SplitCheck, max_length: int) -> None:
+    from albert_rc.stores.encode_spans import LONGEST_QUESTION
+
     total = max(1, check.questions)
     rows = [
         ("usable papers", f"{check.papers:,}"),
@@ -99,6 +103,10 @@ def _show(check: SplitCheck, max_length: int) -> None:
             ("tokens, percentiles", spread),
             (f"longer than {max_length} tokens", _listed(tokens.longer_than_window)),
         ]
+        if tokens.questions_cut:
+            rows.append(
+                (f"questions cut at {LONGEST_QUESTION} tokens", f"{tokens.questions_cut:,}")
+            )
         if tokens.options_of_several_pieces:
             share = _share(tokens.options_of_several_pieces, check.options)
             rows.append(("options of several pieces", share))

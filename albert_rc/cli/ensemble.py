@@ -242,6 +242,10 @@ def _show_pairs(files: Sequence[ScoreFile], models: Sequence[dict[str, Any]], fi
 
 def _show(report: Assessment, fit: Fit, json: bool) -> None:
     """Print the single models, the methods, and the gain of the chosen one."""
+    from albert_rc.scoring.confidence import limit_warning
+
+    if warning := limit_warning(fit.temperature):
+        say(warning)
     if json:
         fitted = {"weights": list(fit.weights), "temperature": fit.temperature}
         print_json({**report.as_json(), "fit": {"method": fit.method, **fitted}})

@@ -172,7 +172,11 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
     other = None if against is None else measured(against, papers)
     found = None if other is None else compared(ours, other)
     if json:
-        record: dict[str, Any] = {"metrics": _numbers(ours.metrics)}
+        record: dict[str, Any] = {
+            "metrics": _numbers(ours.metrics),
+            "questions": len(ours.answers),
+            "without_gold": ours.without_gold,
+        }
         if other is not None and found is not None:
             agreed, change = found
             record["against"] = {
@@ -183,6 +187,8 @@ def _evaluate_metrics(answers: Path, against: Path | None, papers: PaperSet, jso
         print_json(record)
         return
     table(f"{answers}", ("metric", "value [95% interval]"), [(m.name, m) for m in ours.metrics])
+    out.print(f"questions with a right answer: {len(ours.answers):,}")
+    _say_missing(0, ours.without_gold)
     if other is not None and found is not None:
         agreed, change = found
         figures = ", ".join(f"{m.name} {m}" for m in other.metrics)

@@ -9,6 +9,7 @@ from pathlib import Path
 from albert_rc.errors import UsageError
 from albert_rc.io.atomic import require_writable
 from albert_rc.papers.opening import is_pattern
+from albert_rc.papers.splits import splits_in
 from albert_rc.text.tokenizer import VOCABULARY_FILES
 
 OF_A_MODEL = (
@@ -47,8 +48,7 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
         if place in read:
             raise UsageError(f"{flag} {path} is one of the input files; give another name")
         for folder in read:
-            among = place.parent == folder or (place.exists() and folder in place.parents)
-            if folder.is_dir() and among:
+            if folder.is_dir() and _among_papers(place, folder):
                 raise UsageError(
                     f"{flag} {path} is in the folder of the input papers; choose another place"
                 )
@@ -61,15 +61,32 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Iterable[Path | No
         require_writable(path)
 
 
+def _among_papers(place: Path, folder: Path) -> bool:
+    """Whether a file would be in a folder of papers, or where one is read with its subfolders.
+
+    In a collection only the splits' own folders are read, and never what is hidden.
+    """
+    if folder not in place.parents:
+        return False
+    between = place.relative_to(folder).parts[:-1]
+    if not between or place.exists():
+        return True
+    return not splits_in(folder) and not any(part.startswith(".") for part in between)
+
+
 def require_folder(flag: str, folder: Path) -> None:
     """Check that files can be written into a folder, before the work; it need not exist.
 
     Raises:
-        UsageError: it is a file, or inside one.
+        UsageError: it is a file, or inside one, or has the name of a store's file.
         OSError: it cannot be written; names the obstacle.
     """
     from albert_rc.io.atomic import nameless_file
 
+    if folder.suffix == ".pt" and not folder.exists():
+        raise UsageError(
+            f"{flag} {folder}: name a folder; the store in it gets the name of its split"
+        )
     place = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not place.is_dir():
         raise UsageError(f"{flag} {folder}: {place} is a file; name a folder")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,9 @@ from albert_rc.papers.opening import remote_path
 
 if TYPE_CHECKING:
     from albert_rc.stores.preprocess import PreparedSplit
+
+_PLACE_IN_FILE = re.compile(r"(:\d+|\[\d+\])$")
+"""The number of a paper in its file, as in `dev.jsonl:2` and `dev.json[2]`."""
 
 
 @example("albert-rc preprocess papers --model albert/albert-xxlarge-v2 --out data")
@@ -176,10 +180,10 @@ def _other_rejects(path: Path, papers: Sequence[PreparedSplit]) -> bytes:
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:
-            place = Path(parse_json(line)["file"]).parts[:1]
+            place = _PLACE_IN_FILE.sub("", parse_json(line)["file"])
         except (ValueError, KeyError, TypeError):
             continue
-        if places.isdisjoint(place):
+        if places.isdisjoint(Path(place).parts[:1]):
             kept.append(line)
     return b"".join(kept)
 

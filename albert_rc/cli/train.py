@@ -281,10 +281,13 @@ def _say_in_both(train: Store, dev: Store | None) -> None:
         return
     papers = f"{len(found):,} of {counted(len(dev.meta['ids']), 'dev paper')}"
     names = ", ".join(map(shortened, found[:3])) + ", ..." * (len(found) > 3)
+    apart = ""
+    if train.kind in ("cloze", "choice"):
+        apart = ", and `evaluate --train` gives the accuracy without them"
     say(
         f"warning: {papers} ({names}) have much of their text in common with a training "
         "paper, so their answers may be remembered; `albert-rc doctor` on the raw papers names "
-        "both, and `evaluate --train` gives the accuracy without them"
+        f"both{apart}"
     )
 
 

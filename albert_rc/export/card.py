@@ -34,7 +34,7 @@ class Card:
 
     title: str
     folder: str
-    """Name of the folder."""
+    """Name of the folder, quoted for a shell."""
     licence: str | None
     """Licence of the weights; None if not stated."""
     task: str
@@ -53,6 +53,8 @@ class Card:
     checks: list[str]
     """Results of the checks before export, as sentences."""
     option_score: str
+    read_again: str | None
+    """How albert-rc reads some questions again: a key of `config.READ_AGAIN`, or None."""
     null_threshold: float | None
     notes: list[str] = field(default_factory=list)
     """Further notes for users of the folder."""

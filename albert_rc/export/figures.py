@@ -1,13 +1,18 @@
 """Metrics of an exported model on papers with known answers."""
 
+# Q questions, K options of one
+
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from albert_rc.answering.again import second_reading, way_of
 from albert_rc.answering.banks import best_options
 from albert_rc.answering.quality import quality, span_quality
+from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
 from albert_rc.answering.spans import find_spans
 from albert_rc.checkpoints.load import Loaded
@@ -16,7 +21,7 @@ from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet
 from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.accuracy import accuracy
-from albert_rc.stores.store import make_store
+from albert_rc.stores.store import Store, make_store
 
 
 def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], str]:
@@ -27,7 +32,9 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
         papers: papers of its kind; None for no evaluation.
 
     Returns:
-        Names and values; and a description of the papers. Empty if no answer is known.
+        Names and values; and a description of the papers. Empty if no answer is known. The answers
+        are those of `predict`, with a second reading if the model has one; then there is also the
+        accuracy of a single one, which is what other programs compute.
     """
     if papers is None:
         return [], ""
@@ -42,21 +49,34 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
         threshold = model.null_threshold
         spans = find_spans(model, tokenizer, store, alone)
         found = span_quality(store, spans, threshold is not None, threshold)
-        rows = [(name, f"{value:.4f}") for name, value in found.figures().items()]
-        return rows, where
+        return [
+            ("exact match", f"{found.exact:.4f}"),
+            ("F1", f"{found.f1:.4f}"),
+            ("questions", f"{found.questions:,}"),
+        ], where
     if not isinstance(model, ReadingModel):
         return [], ""
-    scored_QK = score(model, tokenizer, store, alone)
+    once_QK = score(model, tokenizer, store, alone)
+    way, scored_QK = way_of(model, None), once_QK
+    if way is not None:
+        again = second_reading(model, tokenizer, store, way)
+        scored_QK = again.rescore(once_QK, alone, token_budget=TOKEN_BUDGET)
     of_store = quality(store, scored_QK)
     rows = [(name, f"{value:.4f}") for name, value in of_store.metrics.items()]
     if not store.is_numeric:
-        answer_Q = store.tensors["answer"].long()
-        known = (answer_Q >= 0).nonzero()[:, 0]
-        best_Q = torch.from_numpy(best_options(store, scored_QK))
-        right = (best_Q == answer_Q)[known].tolist()
-        share = accuracy(right, store.passage_of_question[known].tolist())
         rows = [row for row in rows if row[0] != "accuracy"]
-        rows.insert(0, ("accuracy, 95% interval over papers", str(share)))
-    rows.append(("loss, nats" if not store.is_numeric else "squared error", f"{of_store.loss:.4f}"))
-    rows.append(("questions", f"{of_store.questions:,}"))
+        rows.insert(0, ("accuracy, 95% interval over papers", _accuracy(store, scored_QK)))
+    if way is not None:
+        rows.insert(1, ("accuracy if all questions are read once", _accuracy(store, once_QK)))
+    loss = "squared error" if store.is_numeric else "loss without a temperature, nats"
+    rows += [(loss, f"{of_store.loss:.4f}"), ("questions", f"{of_store.questions:,}")]
     return rows, where
+
+
+def _accuracy(store: Store, scored_QK: Tensor) -> str:
+    """With its interval, as a text."""
+    answer_Q = store.tensors["answer"].long()
+    known = (answer_Q >= 0).nonzero()[:, 0]
+    best_Q = torch.from_numpy(best_options(store, scored_QK))
+    right = (best_Q == answer_Q)[known].tolist()
+    return str(accuracy(right, store.passage_of_question[known].tolist()))

@@ -9,7 +9,10 @@ is stored once.
 
 from __future__ import annotations
 
+import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -71,7 +74,7 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
     given = {name: example if name == "input_ids" else (example > 0).long() for name in inputs}
     sizes = dict.fromkeys(range(len(axes)), torch.export.Dim.DYNAMIC)
     answering = _Answering(open_folder(folder, model.task), inputs, _piece_weight(model)).eval()
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), _no_messages_of("torch.onnx"):
         warnings.simplefilter("ignore")
         program = cast(Any, torch.onnx.export)(
             answering, tuple(given.values()), dynamo=True, verbose=False, opset_version=OPSET,
@@ -89,6 +92,21 @@ def onnx_bytes(folder: Path, model: HeadedModel) -> bytes:
             value.metadata_props.clear()
     content: bytes = program.model_proto.SerializeToString(deterministic=True)
     return content
+
+
+@contextmanager
+def _no_messages_of(name: str) -> Iterator[None]:
+    """Context in which a logger only reports errors.
+
+    torch's exporter reports, for example, that torchvision is missing, which is not needed.
+    """
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _piece_weight(model: HeadedModel) -> Tensor | None:

@@ -44,6 +44,8 @@ SETTINGS = {
 """Settings shown in the card, with their names there."""
 OWNERS = {"mask_weight": "mask_rate", "pair_weight": "pair"}
 """Settings that have an effect only with another one, which is not one of `UNUSED`."""
+OF_BLANKS = ("mask_rate", "mask_weight", "option_score")
+"""Settings that only have an effect on cloze papers."""
 UNUSED = (None, 0, "none")
 OWN_CARD = "README.md"
 
@@ -66,11 +68,12 @@ class Records:
     """Content of the folder's own card, if any."""
 
 
-def read_records(folder: Path) -> Records:
+def read_records(folder: Path, unchanged: bool = True) -> Records:
     """Read all records of a run's folder.
 
     Args:
         folder: folder of a run, a model of the package, or any checkpoint.
+        unchanged: whether the weights are exported as they are there.
     """
     found = Records()
     lines = list(read_json_lines(folder / "metrics.jsonl"))
@@ -97,7 +100,9 @@ def read_records(folder: Path) -> Records:
         found.own_card = re.sub(r"^(?=#{1,4} )", "##", body, flags=re.MULTILINE)
     for name, path in shipped_models().items():
         if path.resolve() == folder.resolve():
-            found.started_from = f"`{name}`, which comes with albert-rc, unchanged"
+            found.started_from = f"`{name}`, which comes with albert-rc"
+            if unchanged:
+                found.started_from += ", unchanged"
     return found
 
 
@@ -155,6 +160,8 @@ def _recipe(settings: Mapping[str, Any], restarts: int) -> Iterator[Row]:
         yield "requested epochs", _shown(settings["epochs"])
     for name, shown in SETTINGS.items():
         value, owner = settings.get(name), OWNERS.get(name)
+        if name in OF_BLANKS and settings.get("task") not in (None, "cloze"):
+            continue
         if value is not None and (owner is None or settings.get(owner) not in UNUSED):
             said = _shown(value)
             if name == "learning_rate" and restarts and isinstance(value, (int, float)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -160,7 +161,7 @@ def export(
         checks = [f"`tokenizer.json` against albert-rc: {split}.", f"transformers: {alike}."]
         if in_onnx is not None:
             checks.append(f"ONNX (onnxruntime): {in_onnx}.")
-        records = read_records(run or folder)
+        records = read_records(run or folder, unchanged=chosen == stored)
         if not calibrated:
             records = replace(records, temperature=None)
         null_threshold = getattr(ours.model, "null_threshold", None)
@@ -175,7 +176,7 @@ def export(
                 say(f"warning: {notes[-1]} `predict --null-threshold` takes another")
         card = Card(
             title=title or out.resolve().name,
-            folder=out.resolve().name,
+            folder=shlex.quote(out.resolve().name),
             licence=licence,
             task=task,
             architecture=architecture,
@@ -188,6 +189,7 @@ def export(
             measured_on=measured_on,
             checks=checks,
             option_score=ours.model.option_score,
+            read_again=ours.model.read_again,
             null_threshold=null_threshold,
             notes=notes,
             example=_example(ours) if kind == "cloze" else {},

@@ -53,7 +53,7 @@ def candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
     found: dict[str, list[Path]] = {}
     loose: list[Path] = []
     if raw.is_dir():
-        inside = sorted(raw.iterdir())
+        inside = sorted(each for each in raw.iterdir() if not each.name.startswith("."))
         files = [f for f in inside if suffix_of(f) in (".json", ".jsonl") and f.name != REJECTS]
         tables = [
             f
@@ -71,11 +71,7 @@ def candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
             if fitting := [child for name in names for child in named.get(name, ())]:
                 found[split] = fitting
         taken = {child for fitting in found.values() for child in fitting}
-        others = [
-            child
-            for child in children
-            if child not in taken and child.is_dir() and not child.name.startswith(".")
-        ]
+        others = [child for child in children if child not in taken and child.is_dir()]
         collections = set(collections_in(raw)) if others else ()
         if tables and not of_splits:
             files += [f for f in inside if suffix_of(f) == ".tsv" and f not in tables]
@@ -113,6 +109,8 @@ def _has_splits(folder: Path) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
     files: list[Path] = []
     for name, is_folder in _inside(folder):
+        if name.startswith("."):
+            continue
         if is_folder and name.lower() in _SPLIT_OF:
             return True
         path = Path(name)
@@ -129,7 +127,15 @@ def _inside(place: Path) -> Iterator[tuple[str, bool]]:
         return
     # There may be a million files: directory entries tell which are folders without opening each.
     with os.scandir(place) as entries:
-        yield from ((entry.name, entry.is_dir()) for entry in entries)
+        yield from ((entry.name, _is_folder(entry)) for entry in entries)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether a directory entry is a folder; not if it is a link that leads to itself."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def training_beside(gold: Path) -> Path | None:

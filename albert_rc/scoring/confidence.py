@@ -22,6 +22,24 @@ Fitted = TypeVar("Fitted")
 LEAST = 1e-300
 """Lower bound of probabilities, so that they have a logarithm."""
 COLDEST, HOTTEST = 0.02, 50.0
+
+
+def limit_warning(temperature: float) -> str | None:
+    """A warning about a fitted temperature that is the lowest or highest possible, if it is."""
+    if temperature > HOTTEST * 0.99:
+        return (
+            "warning: this is the upper limit for temperatures: on these papers the probabilities "
+            "say almost nothing about which answers are right; give more papers, or train the "
+            "model further"
+        )
+    if temperature < COLDEST * 1.01:
+        return (
+            "warning: this is the lower limit for temperatures: almost every answer to these "
+            "papers is right, so they are too few or too easy for calibration; give more papers"
+        )
+    return None
+
+
 BINS = 15
 COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 

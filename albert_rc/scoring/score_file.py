@@ -87,7 +87,7 @@ def read_scores(path: Path) -> ScoreFile:
     if _is_answer_file(content):
         raise DataError(
             f"{path}: holds answers without their probabilities; give the file that `predict "
-            "--scores` wrote"
+            "--scores` wrote, or, where answers alone are enough, rename this one to end in .json"
         )
     lines = _lines(content, path)
     found = [_record(text, path, number) for number, text in lines]

@@ -40,6 +40,8 @@ class Measured:
     high: float
 
     def __str__(self) -> str:
+        if np.isnan(self.value):
+            return "not defined, as all answers are the same"
         said = f"{self.value:.2%}"
         return said if np.isnan(self.low) else f"{said} [{self.low:.2%}, {self.high:.2%}]"
 
@@ -55,6 +57,8 @@ class Answered:
     metrics: list[Measured]
     papers: list[int]
     """The paper of each, by number: a row of a table is one, and a paragraph of SQuAD."""
+    without_gold: int
+    """Number of the other questions, whose right answer is not known."""
 
 
 def measured(path: Path, papers: PaperSet) -> Answered:
@@ -116,7 +120,7 @@ def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) 
         f"{shortened(key)}: the answer {quoted(content[key])} must be "
         f"{'a number' if kind is float else 'text'}"
         for key in ids
-        if key in content and not isinstance(content[key], kinds)
+        if key in content and type(content[key]) not in kinds
     ]
     if problems:
         raise DataError(
@@ -144,8 +148,10 @@ def _rows(path: Path, papers: PaperSet) -> Answered:
     if papers.labels:
         unknown = sorted(set(columns[1]) - set(papers.labels))
         if unknown:
+            row = papers.ids[given.index(unknown[0])]
             raise DataError(
-                f"{path}: {quoted(unknown[0])} is not one of {', '.join(papers.labels)}"
+                f"{path}: the answer to {shortened(row)}, {quoted(unknown[0])}, is not one of "
+                f"{', '.join(papers.labels)}; give answers to these papers, or another --format"
             )
         columns[1] = [papers.labels.index(value) for value in columns[1]]
         flags = [a == b for a, b in zip(*columns, strict=True)]
@@ -157,7 +163,7 @@ def _rows(path: Path, papers: PaperSet) -> Answered:
         else:
             ends = interval(METRICS[name], *columns)
             found.append(Measured(name, float(METRICS[name](*columns)), *ends))
-    return Answered(columns[1], flags, found, known)
+    return Answered(columns[1], flags, found, known, len(questions) - len(known))
 
 
 def _spans(path: Path, papers: PaperSet) -> Answered:
@@ -185,4 +191,5 @@ def _spans(path: Path, papers: PaperSet) -> Answered:
     ]
     answers = [normalize_answer(given[i]) for i in known]
     right = [each.exact == 1 for each in found]
-    return Answered(answers, right, figures, [paper_of[i] for i in known])
+    papers_of = [paper_of[i] for i in known]
+    return Answered(answers, right, figures, papers_of, len(asked) - len(known))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +37,8 @@ class TokenCheck:
     """Percentiles of a sequence's (passage's or pair's) length in tokens, with special tokens."""
     longer_than_window: list[str]
     """Papers with a sequence longer than the window, longest first, `id (tokens)`."""
+    questions_cut: int
+    """Questions of SQuAD that are longer than `LONGEST_QUESTION` and lose their end."""
     options_of_several_pieces: int
     unspellable: list[str]
     """Options with characters missing from the vocabulary."""
@@ -134,13 +136,22 @@ def _answer_name(papers: PaperSet, question: Question) -> str:
     return papers.labels[question.answer] if papers.labels else letter(question.answer)
 
 
-Lengths = tuple[list[int], Sequence[int], list[list[list[int]]]]
-"""Tokens of each sequence without a window, the paper it belongs to, and options' pieces."""
+class Lengths(NamedTuple):
+    """What encoding without a window tells about a split."""
+
+    tokens: list[int]
+    """Of each sequence."""
+    papers: Sequence[int]
+    """The paper that each belongs to."""
+    options: Sequence[list[list[int]]] = ()
+    """The pieces of the options of each question."""
+    questions_cut: int = 0
 
 
 def _cloze_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
     cloze = encode_cloze(passages, tokenizer, NO_WINDOW)
-    return [len(ids) for ids in cloze.window_tokens], cloze.window_passage, cloze.option_pieces
+    tokens = [len(ids) for ids in cloze.window_tokens]
+    return Lengths(tokens, cloze.window_passage, cloze.option_pieces)
 
 
 def _choice_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
@@ -151,12 +162,12 @@ def _choice_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Length
         for kept, tails in zip(choice.question_kept, choice.tails, strict=True)
     ]
     # Tails include the question; only options alone are counted in pieces.
-    return lengths, choice.question_passage, []
+    return Lengths(lengths, choice.question_passage)
 
 
 def _label_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
     rows = encode_labels(passages, tokenizer, NO_WINDOW).tokens
-    return [len(ids) for ids in rows], range(len(rows)), []
+    return Lengths([len(ids) for ids in rows], range(len(rows)))
 
 
 def _span_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
@@ -167,7 +178,7 @@ def _span_lengths(passages: Sequence[Passage], tokenizer: Tokenizer) -> Lengths:
         len(encoded.passage_tokens[number]) + len(pieces) + specials
         for number, pieces in zip(owners, encoded.questions, strict=True)
     ]
-    return lengths, owners, []
+    return Lengths(lengths, owners, questions_cut=sum(encoded.question_cut))
 
 
 LENGTHS_OF: dict[Kind, Callable[[Sequence[Passage], Tokenizer], Lengths]] = {
@@ -179,7 +190,7 @@ LENGTHS_OF: dict[Kind, Callable[[Sequence[Passage], Tokenizer], Lengths]] = {
 
 
 def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> TokenCheck:
-    lengths, owners, options = LENGTHS_OF[papers.kind](papers.passages, tokenizer)
+    lengths, owners, options, cut = LENGTHS_OF[papers.kind](papers.passages, tokenizer)
     longest: dict[int, int] = {}
     for number, length in zip(owners, lengths, strict=True):
         longest[number] = max(length, longest.get(number, 0))
@@ -195,6 +206,7 @@ def _check_tokens(papers: PaperSet, tokenizer: Tokenizer, max_length: int) -> To
     return TokenCheck(
         percentiles={f"{p}%": int(v) for p, v in zip(PERCENTILES, values, strict=True)},
         longer_than_window=[f"{papers.passages[n].id} ({length})" for length, n in too_long],
+        questions_cut=cut,
         options_of_several_pieces=sum(len(o) > 1 for question in options for o in question),
         unspellable=[
             text

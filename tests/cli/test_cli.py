@@ -158,6 +158,26 @@ def test_a_split_keeps_what_is_known_of_the_papers_of_others(works, tmp_path):
     assert skipped(raw / "dev") == []
 
 
+def test_papers_of_one_file_are_listed_once(works, tmp_path):
+    """Also after the file was mended, and next to those of another split."""
+    raw, out = tmp_path / "raw", tmp_path / "out"
+    raw.mkdir()
+    good = {"article": "It _ .", "options": [["is", "was"]], "answers": ["A"]}
+    lines = [json.dumps(good | {"answers": [letter]}) for letter in "AQ"]
+    for split in ("train", "dev"):
+        (raw / f"{split}.jsonl").write_text("\n".join(lines))
+    once = ("--model", VOCABULARY, "--out", out, "--on-error", "skip")
+    listed = []
+    for place in (raw, raw / "dev.jsonl", raw / "dev.jsonl"):
+        works("preprocess", place, *once)
+        found = (out / "rejects.jsonl").read_text().splitlines()
+        listed.append(sorted(json.loads(line)["file"] for line in found))
+    assert listed == [["dev.jsonl:2", "train.jsonl:2"]] * 3
+    (raw / "dev.jsonl").write_text(lines[0])
+    works("preprocess", raw / "dev.jsonl", *once)
+    assert json.loads((out / "rejects.jsonl").read_text())["file"] == "train.jsonl:2"
+
+
 def test_brackets_in_papers_are_no_markup(cli, tmp_path):
     paper = {"article": "It was _ .", "options": [["glad [/b]☃", "[red]sad"]], "answers": ["A"]}
     write_json(tmp_path / "raw" / "[x].json", paper)
@@ -278,7 +298,7 @@ def test_doctor_finds_the_questions_that_preprocess_refuses_as_too_long(cli, tmp
                 SAMPLE / "cloze" / "dev",
             ],
             3,
-            "holds answers without their probabilities",
+            "where answers alone are enough, rename this one to end in .json",
         ),
         (
             ["evaluate", "nowhere.json", SAMPLE / "cloze" / "dev"],
@@ -287,6 +307,12 @@ def test_doctor_finds_the_questions_that_preprocess_refuses_as_too_long(cli, tmp
         ),
         (["train", "--nonsense"], 2, "No such option"),
         (["train", "--device", "gpu"], 2, "--device gpu: choose cpu or cuda"),
+        (
+            ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", "data.pt"],
+            2,
+            "--out data.pt: name a folder",
+        ),
+        (["doctor", SAMPLE / "cloze", "--model", VOCABULARY, "--max-length", 7], 2, "at least 8"),
         (
             ["preprocess", SAMPLE / "cloze", "--model", VOCABULARY, "--out", "/dev/null/x"],
             2,

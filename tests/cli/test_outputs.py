@@ -30,6 +30,7 @@ def place(tmp_path, monkeypatch):
         ("papers/a.json", "is in the folder of the input papers"),
         ("papers/new.json", "is in the folder of the input papers"),
         ("papers/high/b.json", "is in the folder of the input papers"),
+        ("papers/predictions/new.json", "is in the folder of the input papers"),
         ("papers", "--out papers is a folder; name a file in it"),
         ("run/config.json", "is a file of a model"),
         ("run/model.safetensors", "is a file of a model"),
@@ -47,8 +48,16 @@ def test_a_result_replaces_nothing_that_is_needed(place, out, said):
 
 
 def test_other_places_are_fine_and_earlier_answers_may_be_replaced(place):
-    for out in ("run/answer.json", "papers/predictions/answer.json", "new/folder/a.json"):
+    for out in ("run/answer.json", "papers/.kept/answer.json", "new/folder/a.json"):
         check_outputs({"--out": place / out}, [place / "papers"])
+    # Of a collection only the splits are read.
+    for split in ("train", "dev"):
+        (place / "collection" / split).mkdir(parents=True)
+        (place / "collection" / split / "a.json").write_text("{}")
+    out = place / "collection" / "predictions" / "answer.json"
+    check_outputs({"--out": out}, [place / "collection"])
+    with pytest.raises(UsageError, match="is in the folder of the input papers"):
+        check_outputs({"--out": place / "collection/dev/x/a.json"}, [place / "collection/dev"])
     assert (place / "new/folder").is_dir()
     assert (place / "run/answer.json").read_text() == "{}"
 

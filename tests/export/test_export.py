@@ -12,6 +12,7 @@ import transformers
 from conftest import SAMPLE
 
 from albert_rc.answering.temperature import kept_temperature
+from albert_rc.checkpoints.hub import SHIPPED
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.export import graph, others, run, vocabulary
@@ -201,6 +202,8 @@ def test_the_card_has_what_the_hub_reads(shipped):
     assert data.datasets is None
     text = (shipped[0] / "README.md").read_text()
     assert "43.10%" in text  # of its own card
+    assert "`albert-rc-tiny`, which comes with albert-rc, unchanged." in text
+    assert "unchanged" not in read_records(SHIPPED / "albert-rc-tiny", unchanged=False).started_from
     assert str(SAMPLE.parent) not in text
 
 
@@ -279,6 +282,44 @@ def test_the_threshold_of_a_mean_is_said_to_be_another_models(vocabularies, tmp_
 
 
 @pytest.mark.slow
+def test_the_card_of_a_model_that_reads_twice(vocabularies, tmp_path):
+    """Its figures are those of `predict`, and what others compute is there as well."""
+    source = made(vocabularies, "albert", "cloze", tmp_path / "source")
+    config = read_json(source / "config.json")
+    config["albert_rc"]["read_again"] = "masks"
+    write_json(source / "config.json", config)
+    paper = {"article": "He _ it .", "options": [["gave up", "was", "did"]], "answers": ["A"]}
+    write_json(tmp_path / "papers" / "1.json", paper)
+    papers = read_split(tmp_path / "papers")
+    out = tmp_path / "my model `x`"
+    done = export(source, out, papers=papers)
+    names = [name for name, _ in done.measured]
+    assert names[:2] == [
+        "accuracy, 95% interval over papers", "accuracy if all questions are read once"
+    ]  # fmt: skip
+    assert "loss without a temperature, nats" in names
+    text = (out / "README.md").read_text()
+    assert "reads blanks that have options of several words a second time" in text
+    assert "--model 'my model `x`' --out" in text
+
+
+def test_the_card_of_a_span_model_has_its_own_facts(vocabularies, tmp_path):
+    source = made(vocabularies, "albert", "span", tmp_path / "source")
+    settings = {"model": "albert-rc-tiny", "task": "span", "mask_rate": 0.0, "option_score": "mean"}
+    write_json(source / "train.json", settings | {"batch_size": 6})
+    asked = {"id": "q", "question": "Who?", "answers": [{"text": "He", "answer_start": 0}]}
+    paragraph = {"context": "He ran home.", "qas": [asked]}
+    squad = {"version": "1.1", "data": [{"title": "t", "paragraphs": [paragraph]}]}
+    write_json(tmp_path / "dev.json", squad)
+    done = export(source, tmp_path / "out", papers=read_split(tmp_path / "dev.json"))
+    assert [name for name, _ in done.measured] == ["exact match", "F1", "questions"]
+    assert dict(done.measured)["questions"] == "1"
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "| batch size | 6 |" in text
+    assert "words masked" not in text
+    assert "score of an option" not in text
+
+
 def test_rounding_says_what_it_costs(vocabularies, tmp_path):
     source = made(vocabularies, "albert", "cloze", tmp_path / "source")
     weights = file_sha256(source / "model.safetensors")

@@ -9,7 +9,7 @@ from oracle import check_cloze, check_problems, check_read
 
 from albert_rc.errors import DataError
 from albert_rc.papers import files as sources
-from albert_rc.papers.formats import read_split, require_good
+from albert_rc.papers.formats import read_collection, read_split, require_good
 from albert_rc.papers.parse import MAX_PROBLEMS
 from albert_rc.papers.schema import letter, letter_index
 from albert_rc.stores.pack import pack
@@ -204,7 +204,14 @@ def test_links_in_a_circle(tmp_path):
     folder.mkdir()
     (folder / "a.json").symlink_to(folder / "a.json")
     (folder / "again").symlink_to(folder)
-    assert "cannot be read" in errors(read_split(folder, format_name="cloze"))[0]
+    (folder / "deeper").mkdir()
+    (folder / "deeper" / "b.json").symlink_to(folder / "deeper" / "b.json")
+    said = errors(read_split(folder, format_name="cloze"))
+    assert [line.partition(":")[0] for line in said] == ["papers/a.json", "papers/deeper/b.json"]
+    assert all("cannot be read" in line for line in said)
+    # The folder is also looked at for splits, before its papers are read.
+    (alone,) = read_collection(tmp_path / "papers" / "deeper", "cloze")
+    assert "cannot be read" in str(alone.errors[0])
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(DataError, match="no such file or folder"):
         read_split(tmp_path / "loop")

@@ -386,3 +386,35 @@ def test_a_table_of_mrpc_is_not_taken_for_another_task(tmp_path):
     with pytest.raises(UsageError, match="its columns fit mrpc, wnli; give the task with --format"):
         read_split(table)
     assert read_split(table, format_name="mrpc").format == "mrpc"
+
+
+def test_what_is_measured_of_a_table(tmp_path):
+    """The number of rows, and of those without a right answer."""
+    header = "index\tsentence1\tsentence2\tgold_label"
+    labels = ("neutral", "entailment", "-", "neutral")
+    rows = [f"{n}\tHe {n} ran.\tShe sat.\t{label}" for n, label in enumerate(labels)]
+    write(tmp_path / "mnli.tsv", header, *rows)
+    papers = read_split(tmp_path / "mnli.tsv")
+    answers = tmp_path / "answer.json"
+    answers.write_text(json.dumps(dict.fromkeys(papers.ids, "neutral")))
+    found = measured(answers, papers)
+    assert (len(found.answers), found.without_gold) == (3, 1)
+    assert found.metrics[0].value == pytest.approx(2 / 3)
+    answers.write_text(json.dumps(dict.fromkeys(papers.ids, "maybe")))
+    with pytest.raises(DataError, match=r"answer\.json: the answer to 2, .maybe., is not one of"):
+        measured(answers, papers)
+
+
+@pytest.mark.filterwarnings("ignore:.*constant")
+def test_scores_that_are_no_numbers_or_all_the_same(tmp_path):
+    rows = [f"{n}\tHe {n} ran.\tShe sat.\t{n}.5" for n in range(4)]
+    write(tmp_path / "sts.tsv", "index\tsentence1\tsentence2\tscore", *rows)
+    papers = read_split(tmp_path / "sts.tsv")
+    answers = tmp_path / "answer.json"
+    answers.write_text(json.dumps(dict.fromkeys(papers.ids, 2)))
+    assert [str(metric) for metric in measured(answers, papers).metrics] == [
+        "not defined, as all answers are the same"
+    ] * 2
+    answers.write_text(json.dumps(dict.fromkeys(papers.ids, True)))
+    with pytest.raises(DataError, match="the answer true must be a number"):
+        measured(answers, papers)

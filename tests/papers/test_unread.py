@@ -196,3 +196,10 @@ def test_lines_in_a_file_of_one_paper_have_a_way_out(tmp_path):
     put(tmp_path / "train.json", f"{json.dumps(CLOZE)}\n{json.dumps(CLOZE)}\n")
     (problem,) = read_split(tmp_path).problems
     assert problem.message.endswith("if each line is a paper, let the file's name end in .jsonl")
+
+
+def test_hidden_files_do_not_change_the_name_of_a_split(tmp_path):
+    """Such as those of macOS next to each file of an unpacked archive."""
+    (tmp_path / "train.jsonl").write_text(json.dumps(CLOZE))
+    (tmp_path / "._train.jsonl").write_bytes(b"\x00\x05")
+    assert list(find_splits(tmp_path)) == ["train"]

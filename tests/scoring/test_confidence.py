@@ -16,6 +16,7 @@ from albert_rc.answering.temperature import keep, kept_temperature, why_unused
 from albert_rc.checkpoints.load import load_model, save_model
 from albert_rc.errors import CheckpointError, DataError, UsageError
 from albert_rc.papers.formats import read_split
+from albert_rc.papers.schema import letter
 from albert_rc.scoring.abstain import find_unsure
 from albert_rc.scoring.calibration import calibrate
 from albert_rc.scoring.confidence import (
@@ -80,6 +81,31 @@ def test_temperatures_have_ends_where_none_is_best():
     chances, present = np.array([[0.9, 0.1]] * 5), np.ones((5, 2), bool)
     assert 0.01 < fit_temperature(chances, present, np.zeros(5, int)) < 0.1
     assert 10 < fit_temperature(chances, present, np.ones(5, int)) < 100
+
+
+def test_a_temperature_at_its_limit_is_reported(sample, tmp_path):
+    """Also with --json, and by `ensemble`."""
+    from albert_rc.cli.app import app
+
+    gold, files = sample / "cloze" / "dev", []
+    for chance in (0.28, 0.31):
+        lines = [
+            {"paper": p.id, "number": n, "answer": letter(q.answer),
+             "probabilities": [chance if k == q.answer else (1 - chance) / 3 for k in range(4)]}
+            for p in read_split(gold).passages for n, q in enumerate(p.questions, 1)
+        ]  # fmt: skip
+        files.append(tmp_path / f"{chance}.jsonl")
+        files[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for command in (
+        ["evaluate", "--calibrate", files[0], gold, "--json"],
+        ["evaluate", "--calibrate", files[0], gold],
+        ["ensemble", *files, "--gold", gold, "--method", "logits", "--json"],
+    ):
+        done = CliRunner().invoke(app, [str(part) for part in command])
+        assert done.exit_code == 0, done.output
+        assert "this is the lower limit for temperatures" in " ".join(done.stderr.split()), command
+        if "--json" in command:
+            json.loads(done.stdout)
 
 
 def test_absent_options_stay_absent():

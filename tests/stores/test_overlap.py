@@ -71,3 +71,24 @@ def test_larger_stores_are_not_compared(tmp_path, tokenizer, monkeypatch):
     assert in_both(papers, papers) == ["p0.json", "p1.json"]
     monkeypatch.setattr("albert_rc.stores.overlap.LARGEST", 100)
     assert in_both(papers, papers) == []
+
+
+def test_the_advice_about_papers_in_both_fits_their_kind(tmp_path, tokenizer, capsys):
+    """`evaluate --train` is for blanks and questions with options."""
+    from albert_rc.cli.train import _say_in_both
+
+    papers = texts(3, 0)
+    store = cloze(tmp_path / "cloze", papers, 9, tokenizer)
+    _say_in_both(store, store)
+    assert "`evaluate --train` gives the accuracy without them" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    asked = [{"id": "q", "question": "Who?", "answers": [{"text": "the", "answer_start": 0}]}]
+    paragraphs = [{"context": "the " + " ".join(words), "qas": asked} for words in papers[:1]]
+    squad = {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
+    (tmp_path / "dev.json").write_text(json.dumps(squad))
+    spans = make_store(read_split(tmp_path / "dev.json"), tokenizer, 256)
+    _say_in_both(spans, spans)
+    said = capsys.readouterr().err
+    assert "names both" in " ".join(said.split())
+    assert "--train" not in said
