@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from albert_rc.cli.console import out, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
+from albert_rc.cli.papers import read_graded
 from albert_rc.errors import CheckpointError, UsageError
 from albert_rc.io.messages import counted
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 def calibrate(
     scores: Path,
     gold: Path,
+    key: Path | None,
     model: Path | None,
     out_file: Path | None,
     figure: Path | None,
@@ -31,6 +33,7 @@ def calibrate(
     Args:
         scores: a score file of papers with right answers.
         gold: these papers.
+        key: file with their right answers, if they do not contain them.
         model: the run's folder, where the temperature is saved.
         out_file: path for the metrics as JSON.
         figure: path for the reliability diagram.
@@ -41,7 +44,6 @@ def calibrate(
     from albert_rc.answering import temperature
     from albert_rc.io.json import write_json
     from albert_rc.model.config import READ_AGAIN
-    from albert_rc.papers.formats import read_good
     from albert_rc.report.plots import figure_paths, require_matplotlib
     from albert_rc.scoring import calibration
     from albert_rc.scoring.score_file import read_scores
@@ -51,12 +53,12 @@ def calibrate(
     records = (
         [] if model is None else [temperature.record_path(model, w) for w in (None, *READ_AGAIN)]
     )
-    check_outputs(written, [scores, gold, *records])
+    check_outputs(written, [scores, gold, key, *records])
     if figure is not None:
         require_matplotlib()
     if model is not None:
         temperature.require_own(model)
-    papers = read_good(gold, format_)
+    papers = read_graded(gold, key, format_)
     if model is not None:
         _require_task(model, papers)
     file = read_scores(scores)

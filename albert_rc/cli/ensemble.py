@@ -11,7 +11,7 @@ import typer
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, say, table
 from albert_rc.cli.outputs import answer_files, check_outputs
-from albert_rc.cli.papers import Format
+from albert_rc.cli.papers import Format, Key, read_graded
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.messages import counted
 
@@ -49,6 +49,7 @@ def ensemble(
         Path | None,
         typer.Option(help="Papers with right answers, for fitting and evaluation: folder or file."),
     ] = None,
+    key: Key = None,
     dev_scores: Annotated[
         list[Path] | None,
         typer.Option(
@@ -78,7 +79,6 @@ def ensemble(
     ] = False,
 ) -> None:
     """Combine several models' scores; fit their weights on dev papers and report the gain."""
-    from albert_rc.papers.formats import read_good
     from albert_rc.scoring.abstain import write_answers
     from albert_rc.scoring.align import in_order_of, put_together
     from albert_rc.scoring.ensemble import files as kept
@@ -93,14 +93,14 @@ def ensemble(
         use=use,
         out_file=out_file,
         abstain=abstain,
-        needs_gold={"--dev-scores": dev_scores, "--fit": fit_out},
+        needs_gold={"--key": key, "--dev-scores": dev_scores, "--fit": fit_out},
         needs_out={"--scores": scores_out, "--abstain": abstain},
     )
     if gold is None:
         settings.need(context, "--gold", "format_", "folds", "seed", "json")
     check_outputs(
         {**answer_files(out_file, scores_out, abstain), "--fit": fit_out},
-        [*scores, *(dev_scores or ()), gold, use],
+        [*scores, *(dev_scores or ()), gold, key, use],
     )
     files = put_together([read_scores(path) for path in scores])
     numbers = files[0].kind == "numbers"
@@ -113,7 +113,7 @@ def ensemble(
     kind = "cloze" if files[0].ids is None else "choice"
     labels: tuple[str, ...] = ()
     if gold is not None:
-        papers = read_good(gold, format_)
+        papers = read_graded(gold, key, format_)
         dev = put_together([read_scores(path) for path in dev_scores]) if dev_scores else files
         kept.check_models(files, kept.models_of(dev))
         kept.require_like(files[0], dev[0], papers.labels)

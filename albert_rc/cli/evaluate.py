@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import example, out, print_json, table
-from albert_rc.cli.papers import Format, Key, TrainingPapers, training_passages
+from albert_rc.cli.papers import Format, Key, TrainingPapers, read_graded, training_passages
 from albert_rc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,12 +74,12 @@ def evaluate(
 ) -> None:
     """Show accuracy with a 95% interval: overall, and by level, blank number and length."""
     if calibrate:
-        others = {"--against": against, "--train": train, "--key": key}
+        others = {"--against": against, "--train": train}
         if given := [name for name, value in others.items() if value is not None]:
             raise UsageError(f"{' and '.join(given)} cannot be used with --calibrate")
         from albert_rc.cli.calibration import calibrate as fit
 
-        fit(answers, gold, model, out_file, figure, (folds, seed, bins), format_, json)
+        fit(answers, gold, key, model, out_file, figure, (folds, seed, bins), format_, json)
         return
     settings.need(context, "--calibrate", "model", "figure", "out_file", "folds", "bins", "seed")
     _evaluate(answers, gold, key, against, train, format_, json)
@@ -95,15 +95,12 @@ def _evaluate(
     json: bool,
 ) -> None:
     """Accuracy, or the metrics of the papers' kind."""
-    from albert_rc.papers.formats import read_good
     from albert_rc.papers.schema import gold_letters
     from albert_rc.scoring import evaluate as evaluation
     from albert_rc.scoring.accuracy import compare
     from albert_rc.scoring.slices import slices_of
 
-    papers = read_good(gold, format_)
-    if key is not None:
-        papers = evaluation.with_key(papers, key)
+    papers = read_graded(gold, key, format_)
     if papers.kind in ("label", "span"):
         if train is not None:
             raise UsageError(

@@ -72,13 +72,33 @@ def say_unread(raw: Path) -> None:
         say(f"warning: not read either: {more} in {raw}")
 
 
+def read_graded(gold: Path, key: Path | None, format_: str | None) -> PaperSet:
+    """The papers of GOLD, with the right answers of `--key` if it is given.
+
+    Raises:
+        DataError: papers have errors, or the key does not fit them.
+    """
+    from albert_rc.papers.formats import read_good
+    from albert_rc.scoring.evaluate import with_key
+
+    papers = read_good(gold, format_)
+    return papers if key is None else with_key(papers, key)
+
+
 def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Sequence[Passage] | None:
-    """The training papers of `--train`, or those next to the gold papers, if any."""
-    from albert_rc.errors import DataError
+    """The training papers of `--train`, or those next to the gold papers, if any.
+
+    Raises:
+        UsageError: they are the gold papers.
+        DataError: none of them can be read.
+    """
+    from albert_rc.errors import DataError, UsageError
     from albert_rc.io.messages import listed
     from albert_rc.papers.formats import read_split
     from albert_rc.papers.splits import training_beside
 
+    if train is not None and train.resolve() == gold.resolve():
+        raise UsageError(f"--train {train}: these are the graded papers; give the training papers")
     found = train or training_beside(gold)
     if found is None:
         return None

@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example, out, print_json
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.cli.papers import Key, OptionFormat, TrainingPapers, training_passages
+from albert_rc.cli.papers import Key, OptionFormat, TrainingPapers, read_graded, training_passages
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 
@@ -33,19 +33,15 @@ def report(
 ) -> None:
     """Write the answers as one HTML file: which are right, wrong or uncertain; works offline."""
     from albert_rc.io.atomic import write_bytes
-    from albert_rc.papers.formats import read_good
     from albert_rc.report.figures import figures_of, require_options
     from albert_rc.report.page import render
     from albert_rc.report.runs import read_run, run_names
-    from albert_rc.scoring.evaluate import with_key
 
     check_outputs({"--out": page}, (scores, gold, key, against, train))
     if page.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"--out {page}: the report is a page; let its name end in .html")
-    papers = read_good(gold, format_)
+    papers = read_graded(gold, key, format_)
     require_options(papers.kind)
-    if key is not None:
-        papers = with_key(papers, key)
     training = training_passages(train, gold, papers)
     paths = [scores] if against is None else [scores, against]
     names = run_names(paths)

@@ -53,7 +53,7 @@ def candidates(raw: Path) -> tuple[dict[str, list[Path]], list[Path]]:
     found: dict[str, list[Path]] = {}
     loose: list[Path] = []
     if raw.is_dir():
-        inside = sorted(each for each in raw.iterdir() if not each.name.startswith("."))
+        inside = sorted(each for each in raw.iterdir() if not _is_hidden(each.name))
         files = [f for f in inside if suffix_of(f) in (".json", ".jsonl") and f.name != REJECTS]
         tables = [
             f
@@ -99,7 +99,9 @@ def collections_in(raw: Path) -> list[Path]:
     """Folders in a collection that are not splits, but contain splits themselves."""
     if not raw.is_dir():
         return []
-    folders = sorted(raw / name for name, is_folder in _inside(raw) if is_folder)
+    folders = sorted(
+        raw / name for name, is_folder in _inside(raw) if is_folder and not _is_hidden(name)
+    )
     return [
         child for child in folders if child.name.lower() not in _SPLIT_OF and _has_splits(child)
     ]
@@ -109,7 +111,7 @@ def _has_splits(folder: Path) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
     files: list[Path] = []
     for name, is_folder in _inside(folder):
-        if name.startswith("."):
+        if _is_hidden(name):
             continue
         if is_folder and name.lower() in _SPLIT_OF:
             return True
@@ -128,6 +130,11 @@ def _inside(place: Path) -> Iterator[tuple[str, bool]]:
     # There may be a million files: directory entries tell which are folders without opening each.
     with os.scandir(place) as entries:
         yield from ((entry.name, _is_folder(entry)) for entry in entries)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a name is not part of a collection, such as macOS's folder in an unpacked archive."""
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -115,7 +115,10 @@ def right_options(file: ScoreFile, papers: PaperSet) -> Indices:
 
 def _require_options(file: ScoreFile, papers: PaperSet) -> None:
     if papers.kind == "span" or not file.answers or (papers.kind == "label") != bool(papers.labels):
-        raise DataError(f"{file.path}: only answers that are options can be compared with papers")
+        raise DataError(
+            f"{file.path}: its answers are numbers or spans, which have no probabilities of "
+            "options; use `evaluate` without --calibrate"
+        )
     if (file.kind == "labels") != bool(papers.labels):
         raise DataError(f"{file.path}: holds {file.kind}; the papers are {papers.format}")
 

@@ -202,4 +202,7 @@ def test_hidden_files_do_not_change_the_name_of_a_split(tmp_path):
     """Such as those of macOS next to each file of an unpacked archive."""
     (tmp_path / "train.jsonl").write_text(json.dumps(CLOZE))
     (tmp_path / "._train.jsonl").write_bytes(b"\x00\x05")
+    put(tmp_path / "__MACOSX" / "train" / "._a.json", "")
+    put(tmp_path / "__MACOSX" / "dev" / "._a.json", "")
+    assert not unread_beside(tmp_path)
     assert list(find_splits(tmp_path)) == ["train"]

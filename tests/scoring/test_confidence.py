@@ -108,6 +108,31 @@ def test_a_temperature_at_its_limit_is_reported(sample, tmp_path):
             json.loads(done.stdout)
 
 
+def test_right_answers_in_a_file_of_their_own(scored, sample, tmp_path):
+    """`--key` gives the same temperature, and the same weights of an ensemble."""
+    from albert_rc.cli.app import app
+
+    gold, bare, key = sample / "cloze" / "dev", tmp_path / "papers", {}
+    bare.mkdir()
+    for path in gold.iterdir():
+        paper = json.loads(path.read_text())
+        key[path.name] = paper.pop("answers")
+        (bare / path.name).write_text(json.dumps(paper))
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    first, second = (scored(tmp_path / f"{t}.jsonl", t) for t in (1.0, 3.0))
+    for command in (
+        ["evaluate", "--calibrate", first],
+        ["ensemble", first, second, "--method", "logits", "--gold"],
+    ):
+        found = []
+        for papers in ([gold], [bare, "--key", tmp_path / "key.json"]):
+            done = CliRunner().invoke(app, [str(x) for x in (*command, *papers, "--json")])
+            assert done.exit_code == 0, done.output
+            found.append(json.loads(done.stdout))
+            found[-1].pop("gold_sha256", None)  # other papers, with the same answers
+        assert found[0] == found[1]
+
+
 def test_absent_options_stay_absent():
     chances, present = np.array([[0.6, 0.4, 0.0]]), np.array([[True, True, False]])
     for temperature in (0.1, 3.0):
