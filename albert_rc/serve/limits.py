@@ -1,4 +1,7 @@
-"""Limits of requests. A request beyond a limit is refused with a message."""
+"""Limits of requests. A request beyond a limit is refused with a message.
+
+docs/serve.md lists them.
+"""
 
 from __future__ import annotations
 

@@ -111,15 +111,16 @@ PAPERS = Phase(
 TEACHER = (
     Phase(
         "teacher", "pretrain", "near",
-        {**WORDS, "--mask-rate": 0.3, "--learning-rate": 2e-4, "--warmup": 0.08, "--max-steps": 330,
-         "--eval-steps": 40, "--save-steps": 20, "--dropout": 0.0},
+        {**WORDS, "--mask-rate": 0.3, "--learning-rate": 2e-4, "--warmup": 0.04,
+         "--max-steps": 1200, "--eval-steps": 100, "--save-steps": 30, "--dropout": 0.0},
     ),
     Phase(
         "teacher-papers", "train", "ele",
         {**BLANKS, "--epochs": 1, "--learning-rate": 5e-5, "--save-steps": 35},
     ),
 )  # fmt: skip
-"""A base model reads 50,000 tokens a minute on two cores: enough to see each text once or twice."""
+"""A base model reads 50,000 to 75,000 tokens a minute on two cores: each text three times in two
+hours."""
 # int8 takes a quarter off the time of a base model's forward pass; with AMX it takes twice as long.
 _IN_INT8 = has_int8(torch.device("cpu")) and not has_matrix_units(torch.bfloat16)
 _TEACHER_IN = {"--set": "teacher_precision=int8"} if _IN_INT8 else {}
