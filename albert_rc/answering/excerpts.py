@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from albert_rc.answering.score import score
+from albert_rc.answering.score import mean_of_readings, score
 from albert_rc.model.heads import ReadingModel
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.excerpt import excerpt_start
@@ -86,12 +86,10 @@ def averaged(
     Returns:
         [Q, K] log-probabilities of the options, the same on every rank.
     """
-    result = scored_QK.clone()
-    if len(again_Q):
-        second_QK = score(
-            model, tokenizer, excerpts, processes, token_budget=token_budget, progress=progress,
-            items=again_Q,
-        )  # fmt: skip
-        both_QK = (scored_QK[again_Q].double() + second_QK.double()) / 2
-        result[again_Q] = both_QK.log_softmax(-1).to(result.dtype)
-    return result
+    if not len(again_Q):
+        return scored_QK.clone()
+    second_QK = score(
+        model, tokenizer, excerpts, processes, token_budget=token_budget, progress=progress,
+        items=again_Q,
+    )  # fmt: skip
+    return mean_of_readings(scored_QK, second_QK, again_Q)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from albert_rc.answering.score import ITEMS_BUDGET
+from albert_rc.answering.score import ITEMS_BUDGET, mean_of_readings
 from albert_rc.batch import Tokens
 from albert_rc.model.encoder import evaluating
 from albert_rc.model.heads import ClozeHead, ReadingModel
@@ -84,13 +84,13 @@ def readings(
                 for option in range(option_edge[question], option_edge[question + 1])
             ]
             several = any(sum(begins[index] for index in option) > 1 for option in options)
-            if several and max(map(len, options)) <= longest - EDGES:
-                place = blank[question]
-                for width in sorted(set(map(len, options))):
-                    filling, most = [tokenizer.mask_id] * width, min(longest, around + width)
-                    tokens, first = _around(text, place, filling, most)
-                    same = {n: option for n, option in enumerate(options) if len(option) == width}
-                    found.append(WiderBlank(question, tokens, first, same))
+            if not several or max(map(len, options)) > longest - EDGES:
+                continue
+            for width in sorted(set(map(len, options))):
+                filling, most = [tokenizer.mask_id] * width, min(longest, around + width)
+                tokens, first = _around(text, blank[question], filling, most)
+                same = {n: option for n, option in enumerate(options) if len(option) == width}
+                found.append(WiderBlank(question, tokens, first, same))
     return found
 
 
@@ -146,15 +146,10 @@ def rescored(
             if progress is not None:
                 progress(len(some))
     (second_QK,) = processes.summed(second_QK)
-    result = scored_QK.clone()
     again_Q = torch.tensor(sorted({reading.question for reading in again}), dtype=torch.int64)
-    if len(again_Q):
-        first_QK = scored_QK[again_Q].double()
-        # Questions with fewer than K options have -inf there, which the second reading lacks.
-        second_QK = second_QK[again_Q].masked_fill(first_QK.isinf(), float("-inf"))
-        both_QK = (first_QK + second_QK.log_softmax(-1)) / 2
-        result[again_Q] = both_QK.log_softmax(-1).to(result.dtype)
-    return result
+    # Questions with fewer than K options have -inf there, which the second reading lacks.
+    second_QK = second_QK.masked_fill(scored_QK.isinf(), float("-inf"))
+    return mean_of_readings(scored_QK, second_QK[again_Q].log_softmax(-1), again_Q)
 
 
 def _means(model: ReadingModel, readings: list[WiderBlank]) -> list[float]:

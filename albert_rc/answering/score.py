@@ -38,6 +38,20 @@ ITEMS_BUDGET = 64
 Answers = dict[str, list[str] | str | float]
 
 
+def mean_of_readings(scored_QK: Tensor, second_QK: Tensor, again_Q: Tensor) -> Tensor:
+    """Scores in which some questions have the mean of two readings, normalised.
+
+    Args:
+        scored_QK: log-probabilities of the options in the first reading.
+        second_QK: those of the second reading, of the questions `again_Q` only.
+        again_Q: indices of the questions that were read twice.
+    """
+    result = scored_QK.clone()
+    both_QK = (scored_QK[again_Q].double() + second_QK.double()) / 2
+    result[again_Q] = both_QK.log_softmax(-1).to(result.dtype)
+    return result
+
+
 def score(
     model: ReadingModel,
     tokenizer: Tokenizer,

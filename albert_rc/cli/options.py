@@ -32,6 +32,13 @@ StartFrom = Annotated[
         "model of the package."
     ),
 ]
+VocabularyOf = Annotated[
+    str,
+    typer.Option(
+        help="Model, of which only the vocabulary is needed: a folder, a hub id, or a model of the "
+        "package."
+    ),
+]
 Memory = Annotated[
     str | None,
     typer.Option(

@@ -40,13 +40,7 @@ def preprocess(
         ),
     ] = Path("data/raw_data"),
     out: Annotated[Path, typer.Option(help="Folder for the .pt stores.")] = Path("data"),
-    model: Annotated[
-        str,
-        typer.Option(
-            help="Model, of which only the vocabulary is needed: a folder, a hub id, or a model of "
-            "the package."
-        ),
-    ] = DEFAULT_MODEL,
+    model: options.VocabularyOf = DEFAULT_MODEL,
     format_: Format = None,
     max_length: Annotated[
         int,

@@ -31,13 +31,7 @@ def pretrain_data(
         list[Path],
         typer.Argument(help="Files or folders of text, or of exam papers (with blanks filled in)."),
     ],
-    model: Annotated[
-        str,
-        typer.Option(
-            help="Model, of which only the vocabulary is needed: a folder, a hub id, or a model of "
-            "the package."
-        ),
-    ] = DEFAULT_MODEL,
+    model: options.VocabularyOf = DEFAULT_MODEL,
     out: Annotated[Path, typer.Option(help="Folder for train/ and dev/.")] = Path("data/corpus"),
     max_length: Annotated[
         int, typer.Option(min=32, max=LONGEST, help="Maximum length of a sequence in tokens.")

@@ -99,9 +99,7 @@ def collections_in(raw: Path) -> list[Path]:
     """Folders in a collection that are not splits, but contain splits themselves."""
     if not raw.is_dir():
         return []
-    folders = sorted(
-        raw / name for name, is_folder in _inside(raw) if is_folder and not _is_hidden(name)
-    )
+    folders = sorted(raw / name for name, is_folder in _inside(raw) if is_folder)
     return [
         child for child in folders if child.name.lower() not in _SPLIT_OF and _has_splits(child)
     ]
@@ -111,8 +109,6 @@ def _has_splits(folder: Path) -> bool:
     """Whether it contains a split's folder, or its files are two splits or more."""
     files: list[Path] = []
     for name, is_folder in _inside(folder):
-        if _is_hidden(name):
-            continue
         if is_folder and name.lower() in _SPLIT_OF:
             return True
         path = Path(name)
@@ -123,13 +119,13 @@ def _has_splits(folder: Path) -> bool:
 
 
 def _inside(place: Path) -> Iterator[tuple[str, bool]]:
-    """Names of files and folders, and whether each is a folder."""
+    """Names of files and folders that are not hidden, and whether each is a folder."""
     if not isinstance(place, Path):  # of an object store
-        yield from ((child.name, child.is_dir()) for child in place.iterdir())
+        yield from ((x.name, x.is_dir()) for x in place.iterdir() if not _is_hidden(x.name))
         return
     # There may be a million files: directory entries tell which are folders without opening each.
     with os.scandir(place) as entries:
-        yield from ((entry.name, _is_folder(entry)) for entry in entries)
+        yield from ((x.name, _is_folder(x)) for x in entries if not _is_hidden(x.name))
 
 
 def _is_hidden(name: str) -> bool:

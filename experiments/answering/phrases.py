@@ -21,13 +21,11 @@ from albert_rc.answering.score import score
 from albert_rc.checkpoints.load import load_model
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_good
-from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.accuracy import gain
 from albert_rc.stores.store import make_store
+from experiments.answering.excerpts import ALONE, BUDGET, right, share
 from experiments.shared.scripts import parser_of
 
-ALONE = Processes(torch.device("cpu"))
-BUDGET = 4096
 AROUND = (32, 64, 96, 128, 192, 512)
 
 
@@ -36,11 +34,11 @@ def compare(papers: Any, loaded: Any) -> dict[str, Any]:
     model, tokenizer = loaded.model, loaded.tokenizer
     longest = model.config.max_length
     store = make_store(papers, tokenizer, longest)
-    owners, answer_Q = store.passage_of_question.tolist(), store.tensors["answer"].long()
+    owners = store.passage_of_question.tolist()
     started = time.perf_counter()
     once_QK = score(model, tokenizer, store, ALONE, token_budget=BUDGET)
     seconds = round(time.perf_counter() - started, 1)
-    usual_Q = once_QK.argmax(-1) == answer_Q
+    usual_Q = right(store, once_QK)
     again = sorted({reading.question for reading in readings(store, tokenizer, longest)})
     rows = []
     for around in AROUND:
@@ -50,14 +48,14 @@ def compare(papers: Any, loaded: Any) -> dict[str, Any]:
         taken = time.perf_counter() - started
         # both = (once + second) / 2 + a constant for each question
         second_QK = torch.where(both_QK.isinf(), both_QK, 2 * both_QK - once_QK)
-        both_Q, second_Q = both_QK.argmax(-1) == answer_Q, second_QK.argmax(-1) == answer_Q
+        both_Q, second_Q = right(store, both_QK), right(store, second_QK)
         rows.append(
             {
                 "around": around,
                 "seconds": round(taken, 1),
-                "second_of_these": round(float(second_Q[again].double().mean()), 5),
-                "both_of_these": round(float(both_Q[again].double().mean()), 5),
-                "both_of_all": round(float(both_Q.double().mean()), 5),
+                "second_of_these": share(second_Q[again]),
+                "both_of_these": share(both_Q[again]),
+                "both_of_all": share(both_Q),
                 "loss": round(quality(store, both_QK).loss, 4),
                 **gain(both_Q.tolist(), usual_Q.tolist(), owners).as_json(),
             }
@@ -68,8 +66,8 @@ def compare(papers: Any, loaded: Any) -> dict[str, Any]:
         "with_options_of_several_words": len(again),
         "once": {
             "seconds": seconds,
-            "of_these": round(float(usual_Q[again].double().mean()), 5),
-            "of_all": round(float(usual_Q.double().mean()), 5),
+            "of_these": share(usual_Q[again]),
+            "of_all": share(usual_Q),
             "loss": round(quality(store, once_QK).loss, 4),
         },
         "twice": rows,
