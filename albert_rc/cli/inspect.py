@@ -11,6 +11,7 @@ from albert_rc.cli.console import example, print_json, say, table
 from albert_rc.cli.outputs import check_outputs
 from albert_rc.cli.settings import PlainCommand, PlainGroup
 from albert_rc.cli.texts import open_text
+from albert_rc.errors import UsageError
 
 inspect = typer.Typer(
     cls=PlainGroup,
@@ -77,6 +78,8 @@ def layers(
     from albert_rc.report.plots import figure_paths, lines, require_matplotlib, save
 
     require_matplotlib()
+    if twice := next((name for name in model if model.count(name) > 1), None):
+        raise UsageError(f"{twice} is given twice; give each model only once")
 
     drawn = figure_paths(out)
     figures = drawn[0].with_suffix(".json")

@@ -78,11 +78,13 @@ def require_folder(flag: str, folder: Path) -> None:
     """Check that files can be written into a folder, before the work; it need not exist.
 
     Raises:
-        UsageError: it is a file, or inside one, or has the name of a store's file.
+        UsageError: it is a file, or inside one, or a link to nothing, or has the name of a store's
+            file.
         OSError: it cannot be written; names the obstacle.
     """
-    from albert_rc.io.atomic import nameless_file
+    from albert_rc.io.atomic import nameless_file, require_link_target
 
+    require_link_target(folder, flag)
     if folder.suffix == ".pt" and not folder.exists():
         raise UsageError(
             f"{flag} {folder}: name a folder; the store in it gets the name of its split"

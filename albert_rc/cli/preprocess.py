@@ -111,7 +111,9 @@ def preprocess(
             split.require_fit(shard_papers)
         stores = _write_stores(papers, out, shard_papers)
         for old in sorted({*out.glob("*.pt"), *out.glob(f"*{SUFFIX}")} - set(stores)):
-            say(f"note: {old} is from an earlier run and was left unchanged")
+            sharded = old.with_suffix(SUFFIX)
+            rest = f"; {sharded.name} is used instead" if sharded in stores else ""
+            say(f"note: {old} is from an earlier run and was left unchanged{rest}")
         warnings = [
             f"warning: {problem}"
             for split in papers

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -11,16 +12,17 @@ from torch import Tensor
 
 from albert_rc.answering.again import second_reading, way_of
 from albert_rc.answering.banks import best_options
-from albert_rc.answering.quality import quality, span_quality
+from albert_rc.answering.quality import quality
 from albert_rc.answering.request import TOKEN_BUDGET
 from albert_rc.answering.score import score
-from albert_rc.answering.spans import find_spans
+from albert_rc.answering.spans import find_spans, golds
 from albert_rc.checkpoints.load import Loaded
 from albert_rc.export.records import Row
 from albert_rc.model.heads import ReadingModel
 from albert_rc.papers.schema import PaperSet
 from albert_rc.runtime.devices import Processes
-from albert_rc.scoring.accuracy import accuracy
+from albert_rc.scoring.accuracy import accuracy, mean_interval
+from albert_rc.scoring.glue_squad import squad1_match, squad2_match
 from albert_rc.stores.store import Store, make_store
 
 
@@ -46,14 +48,8 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
     where = f"`{papers.name}` ({papers.format}), SHA-256 of the papers {papers.source_hash}"
     if store.kind == "span":
         # With the threshold that `predict` uses, not the best one for these papers.
-        threshold = model.null_threshold
         spans = find_spans(model, tokenizer, store, alone)
-        found = span_quality(store, spans, threshold is not None, threshold)
-        return [
-            ("exact match", f"{found.exact:.4f}"),
-            ("F1", f"{found.f1:.4f}"),
-            ("questions", f"{found.questions:,}"),
-        ], where
+        return _span_rows(store, [each.answer(model.null_threshold) for each in spans]), where
     if not isinstance(model, ReadingModel):
         return [], ""
     once_QK = score(model, tokenizer, store, alone)
@@ -71,6 +67,27 @@ def measure(loaded: Loaded[Any], papers: PaperSet | None) -> tuple[list[Row], st
     loss = "squared error" if store.is_numeric else "loss without a temperature, nats"
     rows += [(loss, f"{of_store.loss:.4f}"), ("questions", f"{of_store.questions:,}")]
     return rows, where
+
+
+def _span_rows(store: Store, answers: list[str]) -> list[Row]:
+    passages = store.passage_of_question.tolist()
+    known = [
+        (answer, right, passage)
+        for answer, right, passage in zip(answers, golds(store), passages, strict=True)
+        if right is not None
+    ]
+    match = squad1_match if all(right for _, right, _ in known) else squad2_match
+    found = [match(answer, right) for answer, right, _ in known]
+    rows = []
+    for name, values in (
+        ("exact match", [each.exact for each in found]),
+        ("F1", [each.f1 for each in found]),
+    ):
+        value = sum(values) / len(values)
+        low, high = mean_interval(values, [passage for *_, passage in known])
+        said = "" if math.isnan(low) else f" [{low:.2%}, {high:.2%}]"
+        rows.append((f"{name}, 95% interval over passages", f"{value:.2%}{said}"))
+    return [*rows, ("questions", f"{len(known):,}")]
 
 
 def _accuracy(store: Store, scored_QK: Tensor) -> str:

@@ -201,12 +201,26 @@ def _umask() -> int:
     return mask
 
 
+def require_link_target(folder: Path, flag: str = "--out") -> None:
+    """Refuse an output folder that is a link to nothing, such as a disk that is not mounted.
+
+    Raises:
+        UsageError: names the option and what the link points to.
+    """
+    if folder.is_symlink() and not folder.exists():
+        raise UsageError(
+            f"{flag} {folder}: is a link to {folder.readlink()}, which does not exist; "
+            "create that folder, or remove the link"
+        )
+
+
 def require_new(target: Path) -> None:
     """Refuse an existing target of `atomic_folder`, before any work is done.
 
     Raises:
-        UsageError: `target` exists already.
+        UsageError: `target` exists already, or is a link to nothing.
     """
+    require_link_target(target)
     if target.exists() and not target.is_dir():
         raise UsageError(f"--out {target}: is a file; name a new folder")
     if target.exists() and any(target.iterdir()):
@@ -365,11 +379,13 @@ def only_run(folder: Path) -> Iterator[None]:
     Temporary files of killed processes in it are removed.
 
     Raises:
-        UsageError: another process uses it (names the process), or it is a file.
+        UsageError: another process uses it (names the process), or it is a file or a link to
+            nothing.
         OSError: the disk is full, or the folder is not writable.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--out {folder}: is a file; name a folder")
+    require_link_target(folder)
     new = not folder.is_dir()
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK

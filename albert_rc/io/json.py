@@ -76,9 +76,9 @@ def parse_json(content: bytes, is_line: bool = False) -> Any:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        where = "" if is_line else f" in line {content.count(10, 0, error.start) + 1}"
         raise ValueError(
-            f"byte 0x{content[error.start]:02x} in line {line} is not UTF-8; save the file as UTF-8"
+            f"byte 0x{content[error.start]:02x}{where} is not UTF-8; save the file as UTF-8"
         ) from None
     try:
         return orjson.loads(text)

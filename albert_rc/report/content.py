@@ -1,7 +1,8 @@
 """The report's data for the page's script: compact lists, in a fixed order.
 
 A paper is [id, mean loss per run, pieces of text, questions]; a question is [options, right option
-or -1, chosen option per run, ten-thousandths per option per run, group per slice or -1, its words].
+or -1, chosen option or -1 per run, ten-thousandths per option per run, group per slice or -1, its
+words].
 `data.js` maps these positions to names.
 """
 

@@ -13,6 +13,8 @@ from albert_rc.scoring.align import rows_of
 from albert_rc.scoring.evaluate import read_answers
 from albert_rc.scoring.score_file import read_letters
 
+NOT_ANSWERED = -1
+
 
 @dataclass(frozen=True)
 class Run:
@@ -21,7 +23,7 @@ class Run:
     name: str
     letters: list[str]
     chosen: list[int]
-    """Indices of the chosen options."""
+    """Indices of the chosen options; `NOT_ANSWERED` for none, in a file of answers alone."""
     probabilities: list[list[float]] | None
     """Probability of every option of every question; None for a file of answers alone."""
 
@@ -51,16 +53,17 @@ def read_run(path: Path, papers: Sequence[Passage], name: str) -> Run:
 
     Args:
         path: the file.
-        papers: the answered papers; every question must have an answer, and no others may.
+        papers: the answered papers; every question must have an answer (in an answer.json it may be
+            "-", for none), and no others may.
         name: name in the report.
 
     Raises:
         DataError: the file does not belong to these papers, or is incomplete.
     """
     if path.suffix != ".jsonl":
-        letters = read_answers(path, papers)
-        chosen = [index for x in letters if (index := letter_index(x)) is not None]
-        return Run(name, letters, chosen, None)
+        letters = read_answers(path, papers, unanswered=True)
+        found = [letter_index(x) for x in letters]
+        return Run(name, letters, [NOT_ANSWERED if i is None else i for i in found], None)
     file = read_letters(path)
     rows = rows_of(file, papers).tolist()
     chances = [file.chances_QK[row, : file.num_options_Q[row]].tolist() for row in rows]

@@ -169,6 +169,19 @@ def interval_over_papers(
     return max(mean - half, within[0]), min(mean + half, within[1])
 
 
+def mean_interval(
+    values: Sequence[float], papers: Sequence[Hashable], seed: int = 0
+) -> tuple[float, float]:
+    """The 95% interval of a mean of values from 0 to 1, such as F1 for each question.
+
+    If all are 0 or 1 it is `accuracy`'s, which has a width even if all are right.
+    """
+    if {0, 1}.issuperset(values):
+        share = accuracy([value == 1 for value in values], papers, seed)
+        return share.low, share.high
+    return interval_over_papers(values, papers, seed, within=(0, 1))
+
+
 def _student(units: int, confidence: float) -> float:
     """Half the width of Student's two-sided interval, in standard errors."""
     from scipy.special import stdtrit  # scipy.stats takes half a second longer to import

@@ -18,7 +18,7 @@ from albert_rc.scoring.accuracy import (
     accuracy,
     compare_right,
     gain,
-    interval_over_papers,
+    mean_interval,
 )
 from albert_rc.scoring.glue_squad import (
     METRICS,
@@ -84,13 +84,6 @@ def compared(first: Answered, second: Answered) -> tuple[Comparison, Gain]:
     alike = [a == b for a, b in zip(first.answers, second.answers, strict=True)]
     found = compare_right(alike, first.right, second.right)
     return found, gain(first.right, second.right, first.papers)
-
-
-def _interval(values: list[float], papers: list[int]) -> tuple[float, float]:
-    if {0, 1}.issuperset(values):  # right or wrong: an interval even if all are right
-        share = accuracy([value == 1 for value in values], papers)
-        return share.low, share.high
-    return interval_over_papers(values, papers, within=(0, 1))
 
 
 def read_given(path: Path, ids: Sequence[str], kind: type, spans: bool = False) -> list[Any]:
@@ -183,7 +176,7 @@ def _spans(path: Path, papers: PaperSet) -> Answered:
         Measured(
             f"{prefix}{name}",
             float(np.mean(values)),
-            *_interval(values, [paper_of[known[i]] for i in members]),
+            *mean_interval(values, [paper_of[known[i]] for i in members]),
         )
         for prefix, members in groups.items()
         for name in ("exact", "f1")

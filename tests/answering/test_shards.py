@@ -115,7 +115,11 @@ def test_a_shard_of_other_papers_is_refused_amid_the_others(
     data, tmp_path, works, cli, kind, split, said
 ):
     out = tmp_path / "data"
-    works("preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3")
+    works("preprocess", SAMPLE / "cloze" / "dev", "--model", MODEL, "--out", out)
+    done = works(
+        "preprocess", SAMPLE / "cloze", "--model", MODEL, "--out", out, "--shard-papers", "3"
+    )
+    assert "dev.pt is from an earlier run and was left unchanged; dev.shards is used" in done.stderr
     other = load_store(next(split_path(data[kind, 3], split).glob("*00001-*")))
     other.save(out / "dev.shards" / "shard-00002-of-00003.pt")
     done = cli("predict", "--data", out / "dev.shards", "--model", MODEL, "--out", out / "a.json")

@@ -284,6 +284,11 @@ def test_doctor_finds_the_questions_that_preprocess_refuses_as_too_long(cli, tmp
             "holds no model, but folders with one; give one of them: ",
         ),
         (["import", SAMPLE / "printed", "--out", "x"], 2, "for others give the files: "),
+        (
+            ["inspect", "layers", "albert-rc-tiny", "albert-rc-tiny", "--text", SAMPLE],
+            2,
+            "albert-rc-tiny is given twice; give each model only once",
+        ),
         (["report", "a.jsonl", "b", "--out", "r.pdf"], 2, "let its name end in .html"),
         (
             ["predict", "--data", SAMPLE / "cloze" / "dev", "--model", VOCABULARY],

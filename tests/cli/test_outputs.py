@@ -5,8 +5,9 @@ import shutil
 import pytest
 
 from albert_rc.checkpoints.hub import SHIPPED
-from albert_rc.cli.outputs import check_outputs
+from albert_rc.cli.outputs import check_outputs, require_folder
 from albert_rc.errors import UsageError
+from albert_rc.io.atomic import only_run, require_new
 
 
 @pytest.fixture
@@ -113,3 +114,18 @@ def test_a_model_of_the_package_is_not_written_to(sample, tmp_path, cli):
     )
     assert done.returncode == 2
     assert "albert-rc export albert-rc-tiny --out models/albert-rc-tiny" in done.stderr
+
+
+def test_a_folder_that_is_a_link_to_nothing_is_refused(tmp_path):
+    link = tmp_path / "models"
+    link.symlink_to("disk/models")
+    said = r"--out \S+/models: is a link to disk/models, which does not exist"
+    with pytest.raises(UsageError, match=said):
+        require_folder("--out", link)
+    with pytest.raises(UsageError, match=said), only_run(link):
+        pass
+    with pytest.raises(UsageError, match=said):
+        require_new(link)
+    assert list(tmp_path.iterdir()) == [link]
+    (tmp_path / "disk/models").mkdir(parents=True)
+    require_folder("--out", link)

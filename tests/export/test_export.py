@@ -309,11 +309,16 @@ def test_the_card_of_a_span_model_has_its_own_facts(vocabularies, tmp_path):
     write_json(source / "train.json", settings | {"batch_size": 6})
     asked = {"id": "q", "question": "Who?", "answers": [{"text": "He", "answer_start": 0}]}
     paragraph = {"context": "He ran home.", "qas": [asked]}
-    squad = {"version": "1.1", "data": [{"title": "t", "paragraphs": [paragraph]}]}
+    paragraphs = [paragraph | {"qas": [asked | {"id": f"q{n}"}]} for n in range(3)]
+    squad = {"version": "1.1", "data": [{"title": "t", "paragraphs": paragraphs}]}
     write_json(tmp_path / "dev.json", squad)
     done = export(source, tmp_path / "out", papers=read_split(tmp_path / "dev.json"))
-    assert [name for name, _ in done.measured] == ["exact match", "F1", "questions"]
-    assert dict(done.measured)["questions"] == "1"
+    names = [name for name, _ in done.measured]
+    assert names == [f"{n}, 95% interval over passages" for n in ("exact match", "F1")] + [
+        "questions"
+    ]
+    assert dict(done.measured)["questions"] == "3"
+    assert re.fullmatch(r"(0|100)\.00% \[\d+\.\d\d%, \d+\.\d\d%\]", done.measured[0][1])
     text = (tmp_path / "out" / "README.md").read_text()
     assert "| batch size | 6 |" in text
     assert "words masked" not in text

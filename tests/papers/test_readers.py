@@ -412,6 +412,10 @@ def test_lines_that_are_not_json_are_named_once(tmp_path):
     (tmp_path / "a.jsonl").write_text(f"{json.dumps(GOOD)}\n{{x\n")
     (error,) = read_split(tmp_path / "a.jsonl").errors
     assert str(error).startswith("a.jsonl:2: not JSON at column 2")
+    good = json.dumps(GOOD).encode()
+    (tmp_path / "b.jsonl").write_bytes(good + b'\n{"article": "caf\xe9"}\n')
+    (error,) = read_split(tmp_path / "b.jsonl").errors
+    assert str(error) == "b.jsonl:2: byte 0xe9 is not UTF-8; save the file as UTF-8"
 
 
 def test_race_faults(write):

@@ -12,7 +12,7 @@ from fabricated import HOSTILE, fabricate, repeated, score_file
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_split
-from albert_rc.papers.schema import Passage, Question
+from albert_rc.papers.schema import Passage, Question, letter
 from albert_rc.report.content import embedded
 from albert_rc.report.figures import figures_of, weak_slices
 from albert_rc.report.page import render
@@ -144,6 +144,19 @@ def test_answers_alone_will_do(papers, tmp_path):
     assert "Are the probabilities" not in page
     assert {chance for p in data_of(page)["papers"] for q in p[3] for chance in q[3]} == {0}
     assert "Are the probabilities" in page_of(papers, run, fabricate(papers))
+
+
+def test_a_pupil_may_have_left_blanks_empty(papers, tmp_path):
+    answers = {p.id: [letter(q.answer) for q in p.questions] for p in papers}
+    answers[papers[0].id][1] = "-"
+    write_json(tmp_path / "answer.json", answers)
+    run = read_run(tmp_path / "answer.json", papers, "answer.json")
+    assert run.chosen[:3] == [papers[0].questions[0].answer, -1, papers[0].questions[2].answer]
+    page = page_of(papers, run)
+    assert data_of(page)["papers"][0][3][1][2] == [-1]
+    assert "blanks without an answer" in page
+    evaluation = figures_of("cloze", papers, [run]).runs[0].evaluation
+    assert evaluation.total.total - evaluation.total.correct == evaluation.unanswered == 1
 
 
 @pytest.mark.parametrize("name", ["race", "dream"])

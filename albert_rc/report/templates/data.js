@@ -23,6 +23,11 @@ function stateOf(question, run) {
   return question.chosen[run] === question.gold ? "right" : "wrong";
 }
 
+// The option that a run chose, or a note that it chose none, as a pupil may.
+const chosenText = (question, run) => (
+  question.chosen[run] < 0 ? "no answer" : shown(question.options[question.chosen[run]])
+);
+
 // The probability that a run gives an option, or null if it only has answers.
 function chanceOf(question, run, option) {
   return question.chances[run] ? question.chances[run][option] / 10000 : null;

@@ -9,7 +9,8 @@ function said(question, run) {
   const sure = confidence(question, run);
   const number = question.number + 1;
   return [
-    cloze ? `Blank ${number}, ${shown(question.options[question.chosen[run]])}` : `Question ${number}`,
+    cloze ? `Blank ${number}, ${chosenText(question, run)}` : `Question ${number}`,
+    !cloze && question.chosen[run] < 0 ? "no answer" : "",
     STATES[state] + (state === "wrong" ? `, right answer ${shown(question.options[question.gold])}` : ""),
     sure === null ? "" : percent(sure) + (isUnsure(question, run) ? ", unsure" : ""),
     changed(question) ? "the runs differ" : "",
@@ -33,7 +34,7 @@ function blank(question, run, chosenAt, rightAt) {
   chip.append(
     make("span", { class: "no" }, String(question.number + 1)),
     make("span", { class: "sign" }, SIGNS[state]),
-    make("bdi", { class: "word" }, ...marked(shown(question.options[question.chosen[run]]), chosenAt)),
+    make("bdi", { class: "word" }, ...marked(chosenText(question, run), chosenAt)),
   );
   if (state === "wrong") {
     const right = marked(shown(question.options[question.gold]), rightAt);
@@ -103,6 +104,7 @@ function choiceQuestion(question) {
     segment(question.text));
   const marks = signs(question, filter.run);
   if (marks) ask.append(make("span", { class: "sign" }, ` ${marks}`));
+  if (question.chosen[filter.run] < 0) ask.append(make("span", { class: "away" }, " no answer"));
   return make("div", {
     class: `question ${state}${question.match ? "" : " dim"}`,
     role: "group", tabindex: "-1", "aria-label": said(question, filter.run), "data-number": question.number,

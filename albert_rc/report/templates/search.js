@@ -10,7 +10,9 @@ function reading(paper, optionOf) {
   if (!cloze) return paper.parts;
   return paper.parts.flatMap((part, number) => {
     const question = paper.questions[number];
-    return question ? [part, shown(question.options[optionOf(question)] ?? "_")] : [part];
+    if (!question) return [part];
+    const option = question.options[optionOf(question)];
+    return [part, option === undefined ? "_" : shown(option)];
   });
 }
 
