@@ -107,21 +107,22 @@ def score(
         scored_QK, times_Q, absent_QK = scored_QK[items], times_Q[items], absent_QK[items]
     if not bool((times_Q == 1).all()):
         raise RuntimeError(f"{int((times_Q != 1).sum())} questions were not scored exactly once")
-    require_numbers(scored_QK.abs() if store.is_numeric else scored_QK)
+    if not are_numbers(scored_QK.abs() if store.is_numeric else scored_QK):
+        raise not_finite()
     return scored_QK.masked_fill_(absent_QK, float("-inf"))
 
 
-def require_numbers(scores: Tensor) -> None:
-    """Refuse a model's scores that contain NaN or infinity; minus infinity marks absent ones.
+def are_numbers(scores: Tensor) -> bool:
+    """Whether no score is NaN or infinite; minus infinity is allowed, as it marks absent ones."""
+    return not bool((scores.isnan() | scores.isposinf()).any())
 
-    Raises:
-        NotFiniteError: names the likely causes.
-    """
-    if bool((scores.isnan() | scores.isposinf()).any()):
-        raise NotFiniteError(
-            "the model's scores are NaN or infinite: its weights are damaged (copy them again, or "
-            "train again), or too large for fp16 (give --precision fp32)"
-        )
+
+def not_finite() -> NotFiniteError:
+    """The error for scores that are not `are_numbers`; names the likely causes."""
+    return NotFiniteError(
+        "the model's scores are NaN or infinite: its weights are damaged (copy them again, or "
+        "train again), or too large for fp16 (give --precision fp32)"
+    )
 
 
 def _logits(model: ReadingModel, batch: Batch) -> Tensor:

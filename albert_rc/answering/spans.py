@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from albert_rc.answering.request import TOKEN_BUDGET
-from albert_rc.answering.score import ITEMS_BUDGET, require_numbers
+from albert_rc.answering.score import ITEMS_BUDGET, are_numbers, not_finite
 from albert_rc.batch import SpanBatch
 from albert_rc.io.atomic import write_files
 from albert_rc.io.json import json_lines, to_json
@@ -78,29 +78,32 @@ def find_spans(
         Predictions in the store's order, the same on every rank.
 
     Raises:
-        CheckpointError: the scores contain NaN.
+        NotFiniteError: the scores contain NaN or infinity; on every rank.
     """
     collate = SpanCollator(store, tokenizer)
     batches = list(batches_by_length(store.lengths, token_budget, ITEMS_BUDGET))
     central = _central(store)
     mine: list[tuple[int, float, list[tuple[float, int, int]]]] = []
+    finite = True
     with evaluating(model, model.encoder):
         tasks = ((collate(items), central[items]) for items in processes.share(batches))
-        for (batch, _), best in processes.each(_read, model, tasks):
+        for (batch, _), (best, numbers) in processes.each(_read, model, tasks):
+            finite &= numbers
             mine += zip(batch.window_B.tolist(), *best, strict=True)
             if progress is not None:
                 progress(len(batch.lengths))
+    if processes.any(not finite):
+        raise not_finite()
     return _merged(store, collate.question_W, processes.gather(mine))
 
 
 def _read(
     model: SpanModel, task: tuple[SpanBatch, Tensor]
-) -> tuple[list[float], list[list[tuple[float, int, int]]]]:
-    """The best spans of a batch's windows."""
+) -> tuple[tuple[list[float], list[list[tuple[float, int, int]]]], bool]:
+    """The best spans of a batch's windows, and whether the scores are numbers."""
     batch, central_B2 = task
     logits_BL2 = model(batch.to(device_of(model))).logits_BL2.float().cpu()
-    require_numbers(logits_BL2)
-    return _best(logits_BL2, central_B2)
+    return _best(logits_BL2, central_B2), are_numbers(logits_BL2)
 
 
 def _central(store: Store) -> Tensor:

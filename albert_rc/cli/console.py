@@ -27,12 +27,12 @@ from rich.text import Text
 
 from albert_rc.errors import Interrupted
 from albert_rc.io.messages import counted, visible
+from albert_rc.training.stop import SAME_WISH
 
 if TYPE_CHECKING:
     from albert_rc.training.tally import StepReport
 
 Command = TypeVar("Command", bound=Callable[..., None])
-SAME_WISH = 1.0
 """Seconds after a signal in which further ones are ignored."""
 RETRY = 0.02
 """Seconds between attempts to stop while a module is imported."""

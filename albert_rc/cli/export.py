@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli import settings
 from albert_rc.cli.console import example, out, print_json, say
-from albert_rc.cli.papers import Format
+from albert_rc.cli.papers import Format, say_problems
 
 
 @example("albert-rc export models/run1 --out hub/run1 --onnx --licence mit --papers papers/dev")
@@ -78,6 +78,7 @@ def export(
         settings.need(context, "--papers", "format_")
     else:
         given = read_good(papers, format_)
+        say_problems(given)
     with source_of(runs, last, folder, say) as (source, mean):
         done = write(
             source,

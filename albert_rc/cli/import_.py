@@ -74,7 +74,8 @@ def import_(
     """Convert printed papers to JSON: passages with blanks, questions and answer keys.
 
     Reports what was recognised, and every question number whose place is unclear; nothing is
-    guessed. The exit code is 3 if there is such a number.
+    guessed. The exit code is 3 if there is such a number, unless `--on-error skip` leaves its
+    passage out.
     """
     from albert_rc.printed.build.write import earlier_papers, write_papers
     from albert_rc.printed.run import import_papers

@@ -72,8 +72,18 @@ def say_unread(raw: Path) -> None:
         say(f"warning: not read either: {more} in {raw}")
 
 
+def say_problems(papers: PaperSet) -> None:
+    """Report what was left out of papers, or read by guessing."""
+    from albert_rc.io.messages import first_of
+    from albert_rc.papers.formats import SHOWN
+
+    lines = [f"warning: {problem}" for problem in papers.problems]
+    for line in first_of(lines, SHOWN, "more warnings; `albert-rc doctor --json` lists all"):
+        say(line)
+
+
 def read_graded(gold: Path, key: Path | None, format_: str | None) -> PaperSet:
-    """The papers of GOLD, with the right answers of `--key` if it is given.
+    """The papers of GOLD, with the right answers of `--key` if it is given; reports warnings.
 
     Raises:
         DataError: papers have errors, or the key does not fit them.
@@ -82,6 +92,7 @@ def read_graded(gold: Path, key: Path | None, format_: str | None) -> PaperSet:
     from albert_rc.scoring.evaluate import with_key
 
     papers = read_good(gold, format_)
+    say_problems(papers)
     return papers if key is None else with_key(papers, key)
 
 
@@ -89,16 +100,26 @@ def training_passages(train: Path | None, gold: Path, papers: PaperSet) -> Seque
     """The training papers of `--train`, or those next to the gold papers, if any.
 
     Raises:
-        UsageError: they are the gold papers.
+        UsageError: the gold papers are among them, or they among these; or several splits.
         DataError: none of them can be read.
     """
     from albert_rc.errors import DataError, UsageError
     from albert_rc.io.messages import listed
-    from albert_rc.papers.formats import read_split
+    from albert_rc.papers.formats import read_split, require_one_split
     from albert_rc.papers.splits import training_beside
 
-    if train is not None and train.resolve() == gold.resolve():
-        raise UsageError(f"--train {train}: these are the graded papers; give the training papers")
+    if train is not None:
+        require_one_split(train)
+        mine, graded = train.resolve(), gold.resolve()
+        if mine == graded:
+            raise UsageError(
+                f"--train {train}: these are the graded papers; give the training papers"
+            )
+        if mine in graded.parents or graded in mine.parents:
+            raise UsageError(
+                f"--train {train} and the graded papers {gold} hold some of the same papers; give "
+                "the training papers alone"
+            )
     found = train or training_beside(gold)
     if found is None:
         return None

@@ -9,7 +9,7 @@ import typer
 
 from albert_rc.cli.console import example
 from albert_rc.cli.outputs import check_outputs
-from albert_rc.cli.papers import OptionFormat
+from albert_rc.cli.papers import OptionFormat, say_problems
 from albert_rc.errors import UsageError
 from albert_rc.io.messages import counted
 
@@ -54,6 +54,7 @@ def render(
         raise UsageError("--font is only for .pdf; Word uses its own fonts")
     check_outputs({"--out": out}, [papers])
     read = read_good(papers, format_)
+    say_problems(read)
     sheet = make_sheet(read, title, first, key)
     write_bytes(out, docx_bytes(sheet) if suffix == ".docx" else pdf_bytes(sheet, font))
     numbers = sum(len(passage.questions) for passage in read.passages)

@@ -12,7 +12,7 @@ import typer
 
 from albert_rc.cli import options, running, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, print_json, say, table
-from albert_rc.errors import UsageError
+from albert_rc.errors import DivergedError, UsageError
 from albert_rc.fields import LARGEST_BATCH
 from albert_rc.io.messages import counted, shortened
 from albert_rc.model.config import LONGEST, SMALLER, EncoderConfig
@@ -413,14 +413,22 @@ def _run_several(
         with running.alone_in(folder, tuning.group):
             return _run(tuning, part, folder, resuming, left, given=out)
 
-    found = run_all(parts, out, record, tuning.group, resume, run, say, files)
-    if found is None or not tuning.group.is_main:
+    precision = tuning.settings.precision
+    found = run_all(parts, out, record, tuning.group, resume, run, say, files, precision)
+    if found is None:
         return
-    unit = parts[0].train.score_name
-    for name, figure in (("dev", "dev"), ("held-out papers", "held_out")):
-        if figure in found:
-            typer.echo(f"{out / RUNS}: {len(parts)} runs, {spread_line(name, found[figure], unit)}")
-    if parts[0].held_out is not None:
+    diverged = [row["name"] for row in found["runs"] if row.get("diverged")]
+    if tuning.group.is_main:
+        unit, runs = parts[0].train.score_name, counted(len(parts) - len(diverged), "run")
+        for name, figure in (("dev", "dev"), ("held-out papers", "held_out")):
+            if figure in found:
+                typer.echo(f"{out / RUNS}: {runs}, {spread_line(name, found[figure], unit)}")
+    if parts[0].held_out is not None and tuning.group.is_main:
         typer.echo(
             f"{out / SCORES}: all training papers, each answered by the run that held it out"
+        )
+    if diverged:
+        raise DivergedError(
+            f"{counted(len(diverged), 'run')} of {len(parts)} diverged ({', '.join(diverged)}); "
+            "the others are complete"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,7 @@ def render(card: Card) -> bytes:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["quoted"] = shlex.quote
     text = environment.get_template("card.md.j2").render(
         card=card,
         records=card.records,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -176,7 +175,7 @@ def export(
                 say(f"warning: {notes[-1]} `predict --null-threshold` takes another")
         card = Card(
             title=title or out.resolve().name,
-            folder=shlex.quote(out.resolve().name),
+            folder=out.resolve().name,
             licence=licence,
             task=task,
             architecture=architecture,

@@ -83,12 +83,14 @@ class Encoder(nn.Module):
         place: position of the next forward pass in a run (seed, step, rank, micro-batch). Dropout
             masks follow from it, and from the number of passes since it was set. None uses
             torch's generator.
+        held: number of layers, from the first, that are not trained; see `hold`.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.compute = Compute()
+        self.held = 0
         self.place: tuple[int, ...] | None = None
         self.embeddings = Embeddings(config)
         # ALBERT projects even if E equals D; BERT has no such matrix.
@@ -144,6 +146,37 @@ class Encoder(nn.Module):
         self._passes += 1
         return (*self.place, self._passes)
 
+    def hold(self, layers: int) -> None:
+        """Leave the embeddings and this many layers, from the first, as they are in training.
+
+        No gradients are computed there, and none of their outputs are kept. 0 trains everything.
+
+        Raises:
+            UsageError: the model has fewer layers, layers above share weights with them, or the
+                layers are reversible.
+        """
+        config, order = self.config, schedule(self.config)
+        if not layers:
+            return
+        if layers > len(order):
+            raise UsageError(f"--set frozen_layers={layers}: the model has {len(order)} layers")
+        if config.residual == "reversible":
+            raise UsageError(
+                f"--set frozen_layers={layers}: reversible layers are trained together; leave it "
+                "out"
+            )
+        held, above = set(order[:layers]), set(order[layers:])
+        if held & above or (above and config.common != "nothing"):
+            raise UsageError(
+                f"--set frozen_layers={layers}: layers above these share weights with them; "
+                f"{_borders(config)}"
+            )
+        self.held = layers
+        parts = [self.embeddings, self.projection, self.relative, *(self.layers[i] for i in held)]
+        for part in parts:
+            if part is not None:
+                part.requires_grad_(False)
+
     def freeze(self) -> None:
         """Prepare the layers' matrices for prediction, and free the original weights.
 
@@ -171,12 +204,14 @@ class Encoder(nn.Module):
     def _prepared(self, learning: bool, release: bool = False) -> list[dict[str, PreparedLinear]]:
         made: dict[nn.Linear, PreparedLinear] = {}
         prepared: list[dict[str, PreparedLinear]] = []
-        for layer in self.layers:
+        held = set(schedule(self.config)[: self.held])
+        for index, layer in enumerate(self.layers):
             assert isinstance(layer, Layer)
             prepared.append({})
+            learns = learning and index not in held
             for name, linears in layer.maps().items():
                 if linears[0] not in made:  # layers may share it
-                    made[linears[0]] = PreparedLinear(linears, self.compute.precision, learning)
+                    made[linears[0]] = PreparedLinear(linears, self.compute.precision, learns)
                     if release:  # one by one: the next needs the memory
                         for linear in linears:
                             empty = linear.weight.new_empty(0)
@@ -241,9 +276,10 @@ class Encoder(nn.Module):
             ids = torch.tensor(compute.lsh.landmarks, device=token_T.device)
             shared.landmark_T = torch.isin(token_T, ids)
         before = None if shared.key is None else (*shared.key, EMBEDDED)
-        x_TD: Tensor = self.embeddings(token_T, place_T, segment_T, before)
-        if self.projection is not None:
-            x_TD = self.projection(x_TD)
+        with torch.set_grad_enabled(learning and not self.held):
+            x_TD: Tensor = self.embeddings(token_T, place_T, segment_T, before)
+            if self.projection is not None:
+                x_TD = self.projection(x_TD)
         stack = self._stack(prepared)
         if self.final_norm is not None:
             dropout = max(self.config.dropout, self.config.attention_dropout)
@@ -251,10 +287,12 @@ class Encoder(nn.Module):
             return reversible(x_TD, stack, shared, self.final_norm, dropping)[:count]
         x_TD = x_TD.to(DTYPES[compute.precision])
         for layer, at in stack:
-            if compute.recompute == "layers" and learning:
+            learns = learning and at.step >= self.held
+            if compute.recompute == "layers" and learns:
                 x_TD = checkpoint(layer, x_TD, shared, at, use_reentrant=False)
             else:
-                x_TD = layer(x_TD, shared, at)
+                with torch.set_grad_enabled(learns):
+                    x_TD = layer(x_TD, shared, at)
         return x_TD[:count]
 
     def _stack(self, prepared: list[dict[str, PreparedLinear]]) -> list[tuple[Layer, Applied]]:
@@ -268,6 +306,15 @@ class Encoder(nn.Module):
             seen.update(matrices.values())
             stack.append((layer, Applied(matrices, first, step, step == len(steps) - 1)))
         return stack
+
+
+def _borders(config: EncoderConfig) -> str:
+    """Which numbers of layers `Encoder.hold` accepts, in words."""
+    order = schedule(config)
+    counts = [n for n in range(1, len(order)) if order[n] != order[n - 1]]
+    if not counts or config.common != "nothing":
+        return f"only all {len(order)} can stay as they are, so that just the head is trained"
+    return f"choose one of {', '.join(map(str, [*counts, len(order)]))}"
 
 
 def initialise(module: nn.Module, std: float) -> None:

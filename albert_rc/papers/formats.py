@@ -324,15 +324,24 @@ def read_good(path: Path, format_name: str | None = None, strict: bool = False) 
     Raises:
         UsageError: the folder holds several splits, or several collections, as from `import`.
     """
+    require_one_split(path)
+    papers = read_split(path, format_name=format_name, strict=strict)
+    require_good([papers])
+    return papers
+
+
+def require_one_split(path: Path) -> None:
+    """Refuse a folder that would be read with all its splits together.
+
+    Raises:
+        UsageError: it holds several splits, or several collections, as from `import`.
+    """
     inside, what = list(splits_in(path).values()), "splits"
     if not inside:
         inside, what = collections_in(path), "collections of papers"
     if len(inside) > 1:
         named = ", ".join(map(str, inside))
         raise UsageError(f"{path}: holds {len(inside)} {what}; name one of them: {named}")
-    papers = read_split(path, format_name=format_name, strict=strict)
-    require_good([papers])
-    return papers
 
 
 def read_collection(

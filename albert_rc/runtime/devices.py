@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import re
 import signal
@@ -159,11 +160,24 @@ def _number_of_processes() -> int:
     return int(text)
 
 
+def release_unused(device: torch.device) -> None:
+    """Free what nobody uses any more, such as the model and the moments of an earlier run.
+
+    Objects that refer to each other are only freed by the garbage collector, which may not run for
+    a long time, because models are few objects.
+    """
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
 def _joined(kind: str) -> Iterator[Processes]:
     world = _number_of_processes()
     if world == 1:
         if kind == "cuda":  # some of torch's functions want an index
             kind = f"cuda:{torch.cuda.current_device()}"
+        elif kind.startswith("cuda:"):  # pinned memory belongs to the current GPU
+            torch.cuda.set_device(kind)
         yield Processes(torch.device(kind))
         return
     local = int(os.environ.get("LOCAL_RANK", "0"))

@@ -28,6 +28,8 @@ NEAR = 1.08
 GROWTH = 0.5
 """Expected growth of the heap in the first steps as a share of their activations: blocks differ in
 size from the freed ones. Measured, see `docs/speed-details.md`."""
+MAPPED = 65536
+"""glibc's own limit of separately mapped blocks."""
 NEVER = -1  # as a threshold, see mallopt(3)
 
 
@@ -76,6 +78,7 @@ def keep_freed_memory(tight: bool = False, most: int | None = None, varying: int
     libc.mallopt(_TRIM_THRESHOLD, NEVER)
     if tight:
         libc.mallopt(_MMAP_THRESHOLD, 32 * 2**20 - 1)  # glibc's maximum
+        libc.mallopt(_MMAP_MAX, MAPPED)  # an earlier plan may have set it to 0
         libc.mallopt(_TOP_PAD, 8 * 2**20)
     else:
         libc.mallopt(_MMAP_MAX, 0)
@@ -106,6 +109,11 @@ def hand_back() -> bool:
         libc.malloc_trim(0)
     _state.before, _state.returned = resident() if goes else held, goes
     return goes
+
+
+def forget_peak() -> None:
+    """Do not take the highest memory so far for that of a step, because others may need more."""
+    _state.peak = highest()
 
 
 def expected(growth: float, grown: float) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, Self
@@ -250,11 +251,16 @@ def _connected(address: str | None) -> Any:
                 address=address, log_to_driver=False, include_dashboard=False, logging_level="ERROR"
             )
         except (ConnectionError, ValueError, TimeoutError, RuntimeError) as error:
-            raise UsageError(
-                f"--address {address}: no usable Ray cluster there ({first_line(error)}); start "
-                "one with `ray start --head`"
-            ) from None
+            raise UsageError(_unreachable(address, first_line(error))) from None
     return ray
+
+
+def _unreachable(address: str | None, why: str) -> str:
+    given = os.environ.get("RAY_ADDRESS")
+    if address is None and not given:
+        return f"--engine ray: no cluster could be started on this machine ({why})"
+    where = f"--address {address}" if address is not None else f"RAY_ADDRESS={given}"
+    return f"{where}: no usable Ray cluster there ({why}); start one with `ray start --head`"
 
 
 def _room(nodes: list[Needs], needs: Needs) -> int:

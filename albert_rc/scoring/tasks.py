@@ -41,7 +41,7 @@ class Measured:
 
     def __str__(self) -> str:
         if np.isnan(self.value):
-            return "not defined, as all answers are the same"
+            return "not defined: all answers or all right scores are the same, or there is one row"
         said = f"{self.value:.2%}"
         return said if np.isnan(self.low) else f"{said} [{self.low:.2%}, {self.high:.2%}]"
 

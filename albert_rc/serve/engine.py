@@ -102,6 +102,15 @@ class Engine:
                 f"note: --option-score {option_score} only affects {NOUNS['cloze']}, for which "
                 f"{self.name} was not trained"
             )
+        elif (
+            not first.report.untrained
+            and READ_AGAIN.get(option_score or "") == "choice"
+            and self._models["cloze"] == self._models["choice"]
+        ):  # it has one trained head
+            say(
+                f"note: --option-score {option_score} only affects {NOUNS['choice']}, for which "
+                f"{self.name} was not trained"
+            )
 
     def _way(self, model: ReadingModel) -> str | None:
         """How a model reads questions again, if at all."""

@@ -11,7 +11,7 @@ from albert_rc.model.config import FFN_CHUNK, RECOMPUTE
 
 COLLAPSE = {
     "warn": "warn and continue",
-    "stop": "end the run; its last good state and best weights are kept",
+    "stop": "end the run; its best weights and last saved states are kept",
     "restart": "return to an earlier state, with half the learning rate and a different data order",
 }
 STATES = {
@@ -104,6 +104,14 @@ class TrainConfig:
     optimizer: Annotated[
         str, Setting("Optimiser: adamw, lamb, lamb-albert or adafactor.", choices=_OPTIMIZERS)
     ] = "adamw"
+    frozen_layers: Annotated[
+        int,
+        Setting(
+            "Number of layers, from the first, that stay as they are, and the embeddings with "
+            "them: steps take less time and memory (0: everything is trained).",
+            low=0, high=1000,
+        ),
+    ] = 0  # fmt: skip
     weight_decay: Annotated[
         float, Setting("Weight decay of matrices; vectors such as biases are not decayed.", low=0)
     ] = 0.01

@@ -9,7 +9,7 @@ from albert_rc.training.config import TrainConfig
 FIXED = (
     "epochs", "batch_size", "learning_rate", "warmup", "weight_decay", "clip", "max_steps",
     "precision", "mask_rate", "mask_weight", "optimizer", "optimizer_states", "seed",
-    "pair_weight", "teacher_weight", "teacher_precision",
+    "pair_weight", "teacher_weight", "teacher_precision", "frozen_layers",
 )  # fmt: skip
 """Settings that affect the result."""
 OF_MODEL, OF_TEACHER = "weights of --model", "content of --teacher"

@@ -18,6 +18,7 @@ from torch import Tensor
 from albert_rc.errors import DivergedError, Interrupted, NotFiniteError
 from albert_rc.io.json import write_each
 from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.heap import forget_peak
 from albert_rc.runtime.seeds import mix
 from albert_rc.training.checkpoint import Checkpoints, Progress
 from albert_rc.training.config import TrainConfig
@@ -109,10 +110,13 @@ class Trainer(Generic[BatchT]):
             lambda share: settled_step(self.total_steps, settings.warmup, share),
             self.scaler.is_enabled(),
             processes.device,
+            objective.answer_names,
         )
         self.way_back = WayBack(self.checkpoints)
         self.record: RunLog | None = None
         self._told: Callable[[str], None] | None = None
+        self._shown: Callable[[StepReport], None] | None = None
+        self._stop = StopRequest()
 
     def run(
         self,
@@ -138,8 +142,8 @@ class Trainer(Generic[BatchT]):
                 that prepares batches was killed.
         """
         started = time.perf_counter()
-        self._told = on_event
-        stop = stop or StopRequest()
+        self._told, self._shown = on_event, on_step
+        stop = self._stop = stop or StopRequest()
         tally = self._begin(resume)
         first_step = self.progress.step
         stopped_early, paused = resume and self._had_stopped_early(), False
@@ -150,7 +154,7 @@ class Trainer(Generic[BatchT]):
                     sums = self._step(items, epoch)
                     self.progress.step += 1
                     tally.add(sums, len(items))
-                    tally = self._after_step(tally, on_step)
+                    tally = self._after_step(tally)
                     evaluating = self._due(self.settings.eval_steps)
                     saving = self._due(self.settings.save_steps)
                     if self._went_back(evaluating or saving):
@@ -270,11 +274,11 @@ class Trainer(Generic[BatchT]):
         peak = settings.learning_rate / 2**self.progress.attempt
         return linear_rate(step, self.total_steps, peak, settings.warmup)
 
-    def _after_step(self, tally: Tally, on_step: Callable[[StepReport], None] | None) -> Tally:
+    def _after_step(self, tally: Tally) -> Tally:
         step = self.progress.step
         full = len(tally.parts) >= WINDOW
-        if on_step is not None and self.processes.is_main and (full or step % 10 == 0 or step < 10):
-            on_step(self._report(tally))
+        if self.processes.is_main and (full or step % 10 == 0 or step < 10):
+            self._tell(self._shown, self._report(tally))
         return self._note(tally) if full else tally
 
     def _note(self, tally: Tally) -> Tally:
@@ -365,9 +369,10 @@ class Trainer(Generic[BatchT]):
         """Evaluate, and save the weights if they are the best; whether to stop early."""
         try:
             evaluation = self.objective.evaluate(self.processes)
-        except NotFiniteError:  # on every rank: they share the scores
+        except NotFiniteError:  # on every rank
             self._act(not_numbers(self.progress.step, "scores of dev papers"))
             return False  # restarted
+        forget_peak()  # an evaluation's is not a step's
         if evaluation is None:
             return False
         progress, step = self.progress, self.progress.step
@@ -429,5 +434,14 @@ class Trainer(Generic[BatchT]):
     def _say(self, line: str) -> None:
         if self.record is not None:
             self.record.say(line)
-        if self._told is not None and self.processes.is_main:
-            self._told(line)
+        if self.processes.is_main:
+            self._tell(self._told, line)
+
+    def _tell(self, told: Callable[[Any], None] | None, what: Any) -> None:
+        """Pass something on to the user; if nobody can read it any more, the run is to stop."""
+        try:
+            if told is not None:
+                told(what)
+        except (OSError, SystemExit):  # rich exits where its output has been closed
+            self._told = self._shown = None
+            self._stop.asked = True

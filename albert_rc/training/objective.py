@@ -61,6 +61,8 @@ class Objective(ABC, Generic[BatchT]):
     """Number of sums that `losses` returns."""
     num_counts: int
     """Number of counts that `counts` returns."""
+    answer_names: Sequence[str] = ()
+    """Names of the answers that `vitals` counts, in order; letters if empty."""
     origin: str | None = None
     """Identifier of the weights that the run started from; None for random ones."""
 

@@ -33,7 +33,7 @@ def make_optimizer(
     Betas and epsilon are those of ALBERT's and BERT's fine-tuning (0.9, 0.999, 1e-6).
 
     Args:
-        model: the model to optimise.
+        model: the model to optimise; parameters that need no gradient are left out.
         learning_rate: initial learning rate.
         weight_decay: weight decay of matrices.
         states: a key of `config.STATES`. In 8 bits the moments are quantised by blocks of 256
@@ -46,8 +46,9 @@ def make_optimizer(
     """
     if name not in OPTIMIZERS:
         raise UsageError(f"--optimizer {name}: choose from {', '.join(OPTIMIZERS)}")
-    decayed = [p for p in model.parameters() if p.ndim > 1]
-    kept = [p for p in model.parameters() if p.ndim <= 1]
+    learned = [p for p in model.parameters() if p.requires_grad]
+    decayed = [p for p in learned if p.ndim > 1]
+    kept = [p for p in learned if p.ndim <= 1]
     groups = [
         {"params": decayed, "weight_decay": weight_decay, "adapt": True},  # see `Lamb`
         {"params": kept, "weight_decay": 0.0, "adapt": False},

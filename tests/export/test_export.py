@@ -301,6 +301,7 @@ def test_the_card_of_a_model_that_reads_twice(vocabularies, tmp_path):
     text = (out / "README.md").read_text()
     assert "reads blanks that have options of several words a second time" in text
     assert "--model 'my model `x`' --out" in text
+    assert 'folder = "my model `x`"' in text
 
 
 def test_the_card_of_a_span_model_has_its_own_facts(vocabularies, tmp_path):

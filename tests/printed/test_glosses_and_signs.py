@@ -42,6 +42,15 @@ def test_what_ends_a_sentence_behind_a_gloss_goes_to_the_line_above():
     assert [line.text for line in lines] == ["He took a seat.", "Nobody saw it."]
 
 
+def test_signs_that_begin_a_line_stay_there_if_its_gloss_is_elsewhere():
+    """Only behind a gloss that begins the line they belong to the line above."""
+    begun = "...the old man（老人） went __1__ and sat."
+    lines, _ = set_glosses_aside(make_lines([begun]))
+    assert [line.text for line in lines] == ["...the old man went __1__ and sat."]
+    lines, _ = set_glosses_aside(make_lines(["12. A. down  B. up", "...Then（然后） he left."]))
+    assert [line.text for line in lines] == ["12. A. down  B. up", "...Then he left."]
+
+
 def test_glosses_can_be_kept(tmp_path):
     path = tmp_path / "exam.txt"
     path.write_text(GLOSSED + LISTS + KEY)

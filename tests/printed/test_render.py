@@ -2,8 +2,11 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import matplotlib
 import pytest
 from conftest import SAMPLE
 
@@ -185,6 +188,41 @@ def test_an_option_longer_than_a_page_is_named():
     passage = Passage("a", "He _ home .", (question,), "cloze", ((3, 4),))
     with pytest.raises(DataError, match=r"number 1 has an option .* print it as \.docx"):
         pdf_bytes(make_sheet(replace(papers, passages=[passage])))
+
+    passage = Passage("a", "He _ and _ .", (question, question), "cloze", ((3, 4), (9, 10)))
+    said = r"Cloze 1's list of options for all blanks has an option"
+    with pytest.raises(DataError, match=said):
+        pdf_bytes(make_sheet(replace(papers, passages=[passage])))
+
+
+def test_a_damaged_font_is_refused(tmp_path):
+    """reportlab ends with errors of many types."""
+    whole = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    sheet = make_sheet(read_split(SAMPLE / "cloze" / "dev"))
+    for size in (0, 3000, 50_000, 300_000):
+        (tmp_path / "bad.ttf").write_bytes(whole.read_bytes()[:size])
+        with pytest.raises(DataError, match=r"bad\.ttf: cannot be read as TrueType .*another font"):
+            pdf_bytes(sheet, tmp_path / "bad.ttf")
+
+
+def test_line_ends_of_windows_are_printed_with_a_font_of_ones_own():
+    font = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    papers = read_split(SAMPLE / "cloze" / "dev")
+    text = papers.passages[0].text + "\r\nThe end.\rReally."
+    sheet = make_sheet(replace(papers, passages=[replace(papers.passages[0], text=text)]))
+    assert sheet.parts[0].paragraphs[-2:] == ["The end.", "Really."]
+    assert pdf_bytes(sheet, font).startswith(b"%PDF")
+
+
+def test_papers_that_are_left_out_are_named(tmp_path, works):
+    (tmp_path / "papers").mkdir()
+    one = SAMPLE / "cloze" / "dev" / "dev0001.json"
+    shutil.copyfile(one, tmp_path / "papers" / one.name)
+    race = next((SAMPLE / "race" / "dev").rglob("*.txt"))
+    papers = tmp_path / "papers"
+    shutil.copyfile(race, papers / "z7.txt")
+    done = works("render", papers, "--out", tmp_path / "exam.docx")
+    assert "1 file skipped (z7.txt)" in done.stderr
 
 
 @pytest.mark.slow

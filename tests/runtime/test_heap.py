@@ -38,6 +38,41 @@ def test_free_memory_goes_back_where_too_much_is_held(most, goes):
     assert int(after) < 50 if goes else int(after) > 350
 
 
+@LINUX
+def test_what_others_need_is_not_taken_for_a_steps():
+    """A teacher's answers, or an evaluation, would otherwise lower the limit for good."""
+    code = """
+import torch
+from albert_rc.runtime import heap
+
+heap.keep_freed_memory(most=heap.resident() + 2**26, varying=2**27)
+other = torch.ones(2**26)  # 256 MiB
+del other
+{forget}
+print([heap.hand_back() for _ in range(4)][1:])
+"""
+    for forget, said in (("", [True] * 3), ("heap.forget_peak()", [False] * 3)):
+        done = start_python("-c", code.format(forget=forget))
+        assert done.stdout.strip() == str(said), (forget, done.stderr)
+
+
+@LINUX
+def test_a_tight_plan_maps_large_blocks_also_after_one_that_was_not():
+    code = """
+import torch
+from albert_rc.runtime import heap
+
+heap.keep_freed_memory(most=2**30)
+heap.keep_freed_memory(tight=True, most=2**30)
+block = torch.ones(2**25)  # 128 MiB
+before = heap.resident()
+del block
+print((before - heap.resident()) >> 20)
+"""
+    done = start_python("-c", code)
+    assert int(done.stdout) > 100, done.stderr
+
+
 def test_a_step_that_came_near_the_plan_lowers_what_may_be_held():
     """By as much as it was over, so that the next one from there stays below."""
     assert heap.lowered(900, 1000, before=850, peak=1070) == 900

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, ttest_1samp
 
+from albert_rc.cli.papers import training_passages
 from albert_rc.errors import DataError, UsageError
 from albert_rc.io.json import json_lines, write_json
 from albert_rc.papers.formats import read_collection, read_split
@@ -352,6 +354,21 @@ def test_training_papers_without_answers_say_nothing_about_guessing(sample, cli,
     assert done.returncode == 3
     assert "--train" in done.stderr
     assert "none of its papers can be read as cloze papers" in done.stderr
+
+
+def test_the_graded_papers_are_not_used_as_training_papers(sample, tmp_path):
+    dev = sample / "cloze" / "dev"
+    papers = read_split(dev)
+    with pytest.raises(UsageError, match="holds 3 splits; name one of them"):
+        training_passages(sample / "cloze", dev, papers)
+    with pytest.raises(UsageError, match="these are the graded papers"):
+        training_passages(dev, dev, papers)
+    shutil.copytree(dev, tmp_path / "papers" / "others")
+    shutil.copytree(dev, tmp_path / "papers" / "graded")
+    for train, gold in ((tmp_path / "papers", tmp_path / "papers" / "graded"),
+                        (tmp_path / "papers" / "others", tmp_path / "papers")):  # fmt: skip
+        with pytest.raises(UsageError, match="hold some of the same papers; give the training"):
+            training_passages(train, gold, papers)
 
 
 def test_labels_are_no_answers_to_papers_with_options(papers, tmp_path):

@@ -276,6 +276,28 @@ def test_questions_about_long_passages_are_read_as_by_predict(tmp_path, way):
     assert question["probabilities"] == line["probabilities"]
 
 
+@pytest.mark.parametrize(
+    ("model", "way", "said"),
+    [
+        ("albert-rc-small", "excerpt", "only affects questions"),
+        ("albert-rc-small", "masks", None),
+        ("albert-rc-small-choice", "masks", "only affects blanks"),
+        (None, "excerpt", None),
+    ],
+)
+def test_a_second_reading_without_effect_is_said(model, way, said):
+    import torch
+
+    from albert_rc.runtime.devices import Processes
+    from albert_rc.serve.engine import Engine
+    from albert_rc.serve.limits import Limits
+
+    notes = []
+    Engine(model, Processes(torch.device("cpu")), Limits(), notes.append, way).close()
+    assert len(notes) == (said is not None)
+    assert said is None or f"note: --option-score {way} {said}, for which {model}" in notes[0]
+
+
 def test_options_that_cannot_be_read_again_are_named():
     import torch
 

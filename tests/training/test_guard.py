@@ -270,6 +270,15 @@ def test_a_loss_far_above_chance_is_seen_however_it_varies(trainer, tmp_path):
     assert symptoms(tmp_path) == ["chance"]
 
 
+def test_constant_answers_are_named_as_the_task_names_them(trainer, stores, tmp_path):
+    rows = [Vitals(0.7, 20, 14, 20 * math.log(2), 10, 10, (0.0, 20.0), (10.0, 10.0))] * 60
+    (letters,) = (Answers(rows, early=False).symptoms()["constant"],)
+    assert "answers are B, which is right for only 50.0%" in letters
+    named = Answers(rows, False, ("entailment", "neutral")).symptoms()["constant"]
+    assert "answers are neutral, which is right" in named
+    assert trainer(tmp_path).objective.answer_names == list("ABCDEFGH")
+
+
 def test_a_verdict_on_a_loss_far_above_chance():
     def rows(losses):
         return [

@@ -12,7 +12,7 @@ from albert_rc.model.config import RECOMPUTE, size_config
 from albert_rc.model.cost import encoder_parameters
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
-from albert_rc.training.memory.footprint import predict_parts
+from albert_rc.training.memory.footprint import predict_parts, task_of
 from albert_rc.training.memory.planner import GIB, Levers, fit, make_plan
 
 
@@ -28,6 +28,12 @@ from albert_rc.training.memory.planner import GIB, Levers, fit, make_plan
 )
 def test_sizes_are_read(text, size):
     assert parse_size("--memory", text) == size
+
+
+def test_a_batch_has_no_more_items_than_the_data(stores):
+    store, alone = stores["cloze", "train"], Processes(torch.device("cpu"))
+    shape = task_of(size_config("tiny"), store, TrainConfig(batch_size=4096), alone)
+    assert shape.items == len(store.tokens) == len(shape.lengths)
 
 
 @pytest.mark.parametrize("text", ["", "eight", "8 TiB", "-1GiB", "0", "8GiB!", "6"])

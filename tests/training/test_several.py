@@ -1,6 +1,7 @@
 """Several runs of one recipe: over seeds, over folds, and over train and dev."""
 
 import json
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +11,10 @@ import torch
 from albert_rc import answer
 from albert_rc.answering.score import score_lines
 from albert_rc.checkpoints.load import load_model, save_model
-from albert_rc.errors import DataError, Interrupted, UsageError
+from albert_rc.errors import DataError, DivergedError, Interrupted, UsageError
 from albert_rc.io.json import json_lines
 from albert_rc.papers.formats import read_split
-from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.devices import Processes, release_unused
 from albert_rc.scoring.score_file import read_scores
 from albert_rc.stores.store import load_store, make_store
 from albert_rc.training.checkpoint import state_path
@@ -62,7 +63,7 @@ def go(data, tuning, tmp_path, monkeypatch):
     """Goes through several runs that learn nothing; gives the names of those that were run."""
     out = tmp_path / "out"
 
-    def answer(store, folder, group):
+    def answer(store, folder, group, precision):
         options = int(store.num_options.max())
         scored = torch.zeros(store.num_questions, options)
         (folder / "held_out.jsonl").write_bytes(json_lines(score_lines(store, scored)))
@@ -70,7 +71,8 @@ def go(data, tuning, tmp_path, monkeypatch):
 
     monkeypatch.setattr(several, "_answer", answer)
 
-    def run_them(resume=False, seeds=None, folds=None, seed=0, fails=None, stop=None, **changed):
+    def run_them(resume=False, seeds=None, folds=None, seed=0, stop=None, **changed):
+        fails, diverges = changed.pop("fails", None), changed.pop("diverges", None)
         stores = open_stores(data)
         parts = over_seeds(seeds, seed, *stores) if seeds else over_folds(folds, seed, *stores)
         asked = replace(tuning, settings=replace(tuning.settings, seed=seed, **changed))
@@ -81,12 +83,15 @@ def go(data, tuning, tmp_path, monkeypatch):
             ran.append(part.name + " again" * resuming)
             if part.name == fails:
                 raise RuntimeError("power cut")
+            if part.name == diverges:
+                raise DivergedError("step 7: the run has diverged")
             folder.mkdir(parents=True, exist_ok=True)
             state_path(folder, 3).write_bytes(b"state")
             return TrainResult(3, 3, 0.5, 3, False, False, 1.0, stop_asked=part.name == stop)
 
         run_them.said = []
-        run_all(parts, out, record, asked.group, resume, run, run_them.said.append)
+        found = run_all(parts, out, record, asked.group, resume, run, run_them.said.append)
+        run_them.rows = found["runs"]
         return ran
 
     run_them.out = out
@@ -159,6 +164,7 @@ def test_folds_are_answered_as_predict_would(sample, tokenizer, tmp_path):
         make_store(papers, tokenizer, loaded.model.config.max_length),
         tmp_path,
         Processes(torch.device("cpu")),
+        "fp32",
     )
     lines = [json.loads(line) for line in (tmp_path / several.HELD_OUT).read_text().splitlines()]
     given = answer(sample / "race" / "dev", load_model(tmp_path, "choice"), precision="fp32")
@@ -171,8 +177,8 @@ def test_papers_whose_answers_nobody_knows_have_no_score(stores, sample, tmp_pat
     made = load_model(sample / "vocabulary", "cloze", scratch="tiny")
     save_model(made.model, made.tokenizer, tmp_path)
     alone = Processes(torch.device("cpu"))
-    assert several._answer(stores["cloze", "test"], tmp_path, alone) is None
-    assert several._answer(stores["cloze", "dev"], tmp_path, alone) > 0
+    assert several._answer(stores["cloze", "test"], tmp_path, alone, "fp32") is None
+    assert several._answer(stores["cloze", "dev"], tmp_path, alone, "fp32") > 0
 
 
 def test_other_folds_do_not_go_on_with_these(go):
@@ -315,6 +321,54 @@ def test_ctrl_c_at_the_end_of_a_run_keeps_the_next_from_beginning(go):
     # Nothing is left after the last.
     assert go(resume=True, folds=2, stop="fold-2") == ["fold-2"]
     assert (go.out / "scores.jsonl").is_file()
+
+
+def test_a_seed_that_diverges_does_not_keep_the_others_from_running(go):
+    """It would diverge again in the same way."""
+    assert go(seeds=3, diverges="seed-1") == ["seed-0", "seed-1", "seed-2"]
+    assert [row["dev"] for row in go.rows] == [0.5, None, 0.5]
+    assert go.rows[1]["diverged"] == "step 7: the run has diverged"
+    assert "seed-1 diverged: step 7: the run has diverged" in go.said
+    assert json.loads((go.out / "runs.json").read_text())["dev"]["mean"] == 0.5
+    assert go(resume=True, seeds=4) == ["seed-3"]
+
+
+def test_a_fold_that_diverges_ends_the_runs(go):
+    with pytest.raises(DivergedError, match="step 7"):
+        go(folds=3, diverges="fold-2")
+    assert [row["name"] for row in json.loads((go.out / "runs.json").read_text())["runs"]] == [
+        "fold-1"
+    ]
+
+
+def test_seeds_that_diverge_are_named_at_the_end(data, sample, tmp_path, cli):
+    out = tmp_path / "runs"
+    done = cli(
+        "train", "--data", data, "--model", sample / "vocabulary", "--out", out, *TINY[:-1], 1e12,
+        "--seeds", 2, "--set", "clip=0", "--set", "warmup=0", "--precision", "fp32",
+    )  # fmt: skip
+    assert "2 runs of 2 diverged (seed-0, seed-1)" in done.stderr, done.stderr
+    assert done.returncode != 0
+    assert len(json.loads((out / "runs.json").read_text())["runs"]) == 2
+
+
+def test_held_out_papers_are_answered_in_the_precision_of_the_runs(stores, sample, tmp_path):
+    made = load_model(sample / "vocabulary", "cloze", scratch="tiny")
+    save_model(made.model, made.tokenizer, tmp_path)
+    written = {}
+    for precision in ("fp32", "bf16"):
+        several._answer(stores["cloze", "dev"], tmp_path, Processes(torch.device("cpu")), precision)
+        written[precision] = (tmp_path / several.HELD_OUT).read_bytes()
+    assert written["fp32"] != written["bf16"]
+
+
+def test_a_finished_run_leaves_no_model_in_memory(trainer, tmp_path):
+    run = trainer(tmp_path, max_steps=1)
+    run.run()
+    model = weakref.ref(run.model)
+    del run
+    release_unused(torch.device("cpu"))
+    assert model() is None
 
 
 def test_scores_are_of_all_papers_and_no_others(go):

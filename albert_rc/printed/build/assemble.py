@@ -222,7 +222,7 @@ class _Assembler:
         lines = [] if marked else unnumbered(text_lines(self._prose()), numbers)
         if len(lines) == len(numbers):
             self.notes.append(f"blanks without numbers were read as {spans(numbers)}, in order")
-            placement = Placement({line.number: line for line in lines}, {}, [], "line")
+            placement = Placement({line.number: line for line in lines}, {}, [])
         else:
             placement = place(self.candidates, numbers)
             if lines and not placement.placed:

@@ -31,9 +31,9 @@ def set_glosses_aside(lines: Sequence[Line], keep: bool = False) -> tuple[list[L
     result: list[Line] = []
     for line in lines:
         above = result[-1].shadow if result and not line.whole else ""
-        without = _without(line, above, keep, found)
+        without, began = _without(line, above, keep, found)
         left = _LEADING.match(without.shadow)
-        if left and without is not line and not keep:  # the sentence ends in the line above
+        if left and began and above and not keep:  # the sentence ends in the line above
             before, end = result[-1], left.end()
             # It was the gloss that did not fit into that line, not the text that now follows.
             width = before.width + 2 * (len(line.text) - len(without.text))
@@ -51,8 +51,9 @@ def set_glosses_aside(lines: Sequence[Line], keep: bool = False) -> tuple[list[L
     return result, [f"{number} ({shown}{more}) {what}"]
 
 
-def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
-    text, shadow, done = "", "", 0
+def _without(line: Line, above: str, keep: bool, found: list[str]) -> tuple[Line, bool]:
+    """The line without its glosses, which are added to `found`, and whether one began it."""
+    text, shadow, done, began = "", "", 0, False
     for match in _GLOSS.finditer(line.text):
         before = line.shadow[: match.start()]
         word = before if before.strip() else above
@@ -61,6 +62,7 @@ def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
         if not follows or _OF_THE_EXAM.search(narrow) or not _is_running(line, match, above):
             continue
         found.append(match[0])
+        began |= not before.strip()
         # Full-width brackets include white space.
         space = " " if line.shadow[match.end() : match.end() + 1].isalnum() else ""
         text += line.text[done : match.start()] + (match[0] if keep else space)
@@ -69,8 +71,9 @@ def _without(line: Line, above: str, keep: bool, found: list[str]) -> Line:
         shadow += line.shadow[done : match.start()] + hidden
         done = match.end()
     if not done:
-        return line
-    return replace(line, text=text + line.text[done:], shadow=shadow + line.shadow[done:])
+        return line, False
+    text, shadow = text + line.text[done:], shadow + line.shadow[done:]
+    return replace(line, text=text, shadow=shadow), began
 
 
 def _is_running(line: Line, match: re.Match[str], above: str) -> bool:

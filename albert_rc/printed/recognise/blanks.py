@@ -131,7 +131,6 @@ class Placement:
     """Places and reasons for each number that could not be placed."""
     passed_over: list[Candidate]
     """Candidates that share a blank's number and were read as text."""
-    style: Style | None
 
 
 def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
@@ -171,7 +170,7 @@ def place(found: Sequence[Candidate], numbers: Sequence[int]) -> Placement:
     problems |= _without_options(found, numbers, placed, style)
     blanks = set(placed.values())
     passed_over = [c for c in found if c.number in placed and c not in blanks]
-    return Placement(placed, problems, passed_over, style)
+    return Placement(placed, problems, passed_over)
 
 
 def _times(found: Sequence[Candidate]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from albert_rc.errors import DataError, UsageError
+from albert_rc.io.messages import first_line
 from albert_rc.printed.render.sheet import Choice, Sheet
 
 POINTS, LEADING = 11, 15
@@ -68,8 +69,12 @@ def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
     except LayoutError:
         choices = (choice for part in sheet.parts for choice in part.choices)
         longest = max(choices, key=lambda choice: max(map(len, choice.options)))
+        what = f"number {longest.number}"
+        if longest.number is None:
+            (part,) = (part for part in sheet.parts if longest in part.choices)
+            what = f"{part.heading}'s list of options for all blanks"
         raise DataError(
-            f"number {longest.number} has an option that is longer than a page; print it as .docx"
+            f"{what} has an option that is longer than a page; print it as .docx"
         ) from None
     return written.getvalue()
 
@@ -78,12 +83,16 @@ def _font_name(path: Path | None) -> str:
     if path is None:
         return "Times-Roman"
     from reportlab.pdfbase import pdfmetrics
-    from reportlab.pdfbase.ttfonts import TTFError, TTFont
+    from reportlab.pdfbase.ttfonts import TTFont
 
     try:
         pdfmetrics.registerFont(TTFont("given", str(path)))
-    except (TTFError, OSError) as error:
-        raise DataError(f"--font {path}: cannot be read as TrueType ({error})") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged files end in errors of any type
+        raise DataError(
+            f"--font {path}: cannot be read as TrueType ({first_line(error)}); give another font"
+        ) from None
     return "given"
 
 

@@ -137,8 +137,8 @@ def _each_once(passage: Passage, options: int) -> bool:
 
 
 def _printable(text: str) -> str:
-    """The text with spaces for characters that XML, and thus a Word document, cannot hold."""
-    return _UNPRINTABLE.sub(" ", text)
+    """The text with Unix line ends, and spaces for characters that XML, as in Word, cannot hold."""
+    return _UNPRINTABLE.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _lettered(options: Sequence[str]) -> tuple[str, ...]:

@@ -74,6 +74,7 @@ class Guard:
         reached: the first step at which a share of the learning rates' sum is reached.
         scaled: gradients come from a scaled fp16 loss, where overflow is expected.
         device: the device of the sums.
+        names: see `Answers`.
     """
 
     def __init__(
@@ -82,8 +83,9 @@ class Guard:
         reached: Callable[[float], int],
         scaled: bool,
         device: torch.device,
+        names: Sequence[str] = (),
     ) -> None:
-        self._read = read
+        self._read, self._names = read, names
         self._notice, self._patience = reached(NOTICE), reached(PATIENCE)
         self._scaled = scaled
         self._device = device
@@ -254,7 +256,7 @@ class Guard:
             rows.append(row)
             questions += row.questions
             if questions >= QUESTIONS and len(rows) >= STEPS:
-                return Answers(rows[::-1], early=rows[0].step < self._patience)
+                return Answers(rows[::-1], rows[0].step < self._patience, self._names)
         return None
 
 

@@ -46,10 +46,11 @@ class Answers:
     Args:
         rows: the steps, oldest first.
         early: accept accuracy as evidence while the loss is not yet better than guessing's.
+        names: what the columns of `Vitals.chosen` are called; letters by default.
     """
 
-    def __init__(self, rows: Sequence[Vitals], early: bool) -> None:
-        self._early = early
+    def __init__(self, rows: Sequence[Vitals], early: bool, names: Sequence[str] = ()) -> None:
+        self._early, self._names = early, names
         self.began = rows[0].step
         self._rows = rows
         self.questions = sum(row.questions for row in rows)
@@ -132,10 +133,10 @@ class Answers:
             than = "worse than" if self.worse else "no better than"
             found["chance"] = f"{than} guessing: {self.line()}"
         if self.constant:
+            name = self._names[self._letter] if self._names else chr(ord("A") + self._letter)
             found["constant"] = (
-                f"{self.same:.1%} of {self.questions:,.0f} answers are "
-                f"{chr(ord('A') + self._letter)}, which is right for only {self.same_gold:.1%} of "
-                "the questions"
+                f"{self.same:.1%} of {self.questions:,.0f} answers are {name}, which is right for "
+                f"only {self.same_gold:.1%} of the questions"
             )
         return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from albert_rc.corpus.shards import Corpus
 from albert_rc.model.attention_cpu import scores_together
 from albert_rc.model.config import EncoderConfig
-from albert_rc.model.cost import encoder_parameters, layer_matrices
+from albert_rc.model.cost import encoder_parameters, layer_matrices, layer_parameters
 from albert_rc.model.linear import DTYPES, gradient_rows
 from albert_rc.model.word_loss import product_dtype, working_bytes
 from albert_rc.runtime.devices import Processes
@@ -49,6 +49,8 @@ class StepShape:
     """Formats of the optimiser's moments to choose from: keys of `STATES`."""
     teacher: EncoderConfig | None = None
     """A model that reads each micro-batch first, for hidden words."""
+    held: int = 0
+    """Number of layers that are not trained; see `Encoder.hold`."""
 
 
 def task_of(
@@ -61,7 +63,7 @@ def task_of(
     teacher: EncoderConfig | None = None,
 ) -> StepShape:
     """The task of training a model of this shape on a store."""
-    items = -(-settings.batch_size // processes.world)
+    items = -(-min(settings.batch_size, len(store.tokens)) // processes.world)
     # Of millions of items only the longest matter: those that could share a micro-batch.
     longest = store.tokens.topk(min(items, len(store.tokens))).values
     return StepShape(
@@ -76,6 +78,7 @@ def task_of(
         attention=attention,
         moments=tuple(STATES) if settings.optimizer == "adamw" else ("fp32",),
         teacher=teacher,
+        held=settings.frozen_layers,
     )
 
 
@@ -114,7 +117,9 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
         if config.attention_dropout > 0:
             # Weights after dropout, of which a byte is counted here; masks if weights are not kept.
             one_layer, weights = one_layer + scores, weights + scores * (size - 1)
-    layers = config.num_layers * config.inner_layers
+    # Layers that are not trained keep nothing for the backward pass.
+    all_layers = config.num_layers * config.inner_layers
+    layers = all_layers - task.held
     kept = {
         "nothing": layers * (one_layer + weights + inside),
         "activations": layers * one_layer,
@@ -134,11 +139,15 @@ def predict_parts(task: StepShape, tokens: int, recompute: str, states: str) -> 
     words = int(task.masked_share * tokens)
     head = working_bytes(config.vocab_size, task.device, words, product_dtype(task.precision))
     head += 3 * 4 * config.vocab_size * config.embedding_size
-    prepared = matrices * size * (2 if on_cpu else task.precision != "fp32")
+    copies = 1 + layers / all_layers if on_cpu else task.precision != "fp32"
+    prepared = int(matrices * size * copies)
+    learned = parameters
+    if task.held:
+        learned = layer_parameters(config) * layers // all_layers
     parts = {
         "weights": 4 * parameters,
-        "gradients": 4 * parameters,
-        "optimiser": {"fp32": 8, "8bit": 2}[states] * parameters,
+        "gradients": 4 * learned,
+        "optimiser": {"fp32": 8, "8bit": 2}[states] * learned,
         "matrices": prepared,
         "activations": kept,
         "working": working + head,

@@ -13,6 +13,7 @@ from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score
 from albert_rc.batch import Batch
 from albert_rc.model.heads import ClozeHead, ReadingModel
+from albert_rc.papers.schema import letter
 from albert_rc.runtime.devices import Processes
 from albert_rc.stores.batches import BatchOrder, Collator, ragged
 from albert_rc.stores.masking import WordHider
@@ -92,6 +93,10 @@ class Reading(Objective[Batch]):
         self.mask_weight = settings.mask_weight
         self.chance_O, self.teacher_weight = chance_O, settings.teacher_weight
         self.teacher_id = teacher_id
+        names = [*train_store.labels] or [letter(place) for place in range(LETTERS)]
+        if int(train_store.num_options.max()) > LETTERS:  # see `answer_sums`
+            names[LETTERS - 1 :] = [f"{names[LETTERS - 1]} or later"]
+        self.answer_names = names
         if chance_O is not None:
             self.num_sums = type(self).num_sums + 1  # the loss with the teacher's probabilities
         self.hider = None

@@ -11,7 +11,7 @@ from albert_rc.errors import DataError
 from albert_rc.fields import flag_of
 from albert_rc.io.json import as_json
 from albert_rc.model.heads import HeadedModel
-from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.devices import Processes, release_unused
 from albert_rc.stores.shards import exists, open_store, split_path
 from albert_rc.stores.store import Store, check_store
 from albert_rc.stores.subset import joined
@@ -23,7 +23,7 @@ from albert_rc.training.objective import Objective, stores_identity
 from albert_rc.training.objectives.reading import Reading
 from albert_rc.training.objectives.spans import Spans
 from albert_rc.training.objectives.teacher import Teacher
-from albert_rc.training.runs.prepared import PreparedRun, origin_of
+from albert_rc.training.runs.prepared import PreparedRun, hold_layers, origin_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +59,20 @@ class FineTuning:
             DataError: a store made for another model.
             OutOfMemoryError: nothing fits.
         """
+        release_unused(self.group.device)
         loaded = self._load(train, seed)
+        hold_layers(loaded.model.encoder, self.settings, self.how)
         own = loaded.model.config.max_length
         longest = min(self.how.get("max_length") or own, own)
         for store, name in ((train, "train"), (dev, "dev")):
             if store is not None:
                 path = split_path(self.data, name)
                 check_store(store, path, loaded.tokenizer, longest, limited=longest < own)
+        taught = None
+        if self.teacher is not None:  # first, as its memory is not a step's
+            precision = self.settings.precision
+            chance_O = self.teacher.chances(train, self.group, precision, resumed)
+            taught = chance_O, self.teacher.identity(chance_O)
         settings, plan = fit(
             replace(self.settings, seed=seed),
             loaded.model.config,
@@ -80,10 +87,9 @@ class FineTuning:
         parts = (loaded.model, loaded.tokenizer, train, dev, settings)
         objective: Objective[Any]
         about: dict[str, Any] = {"train.json": self._record(loaded.model, settings)}
-        if self.teacher is not None:
-            chance_O = self.teacher.chances(train, self.group, settings.precision, resumed)
-            about |= self.teacher.kept(train, chance_O, settings.precision)
-            objective = Reading(*parts, chance_O, self.teacher.identity(chance_O))
+        if self.teacher is not None and taught is not None:
+            about |= self.teacher.kept(train, taught[0], settings.precision)
+            objective = Reading(*parts, *taught)
         else:
             objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
         objective.origin = origin_of(self.model, self.how)
@@ -94,7 +100,7 @@ class FineTuning:
             plan=[*plan, *([] if self.teacher else _unanswered(train))],
             group=self.group,
             workers=self.workers,
-            data=(train.summary(), dev.summary() if dev else None),
+            data=(train.summary(), dev.summary() if dev and dev.has_answers else None),
             about=about,
         )
 

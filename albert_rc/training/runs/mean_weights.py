@@ -143,7 +143,7 @@ def of_states(run: Path, last: int) -> list[WeightSource]:
     """The weights in the newest states of a run.
 
     Args:
-        run: the run's folder; its weights give the tensors' names.
+        run: the run's folder; its config.json gives the tensors' names.
         last: number of states.
 
     Raises:

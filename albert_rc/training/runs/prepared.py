@@ -10,6 +10,8 @@ from typing import Any
 from albert_rc.answering.temperature import weights_id
 from albert_rc.checkpoints.hub import resolve_source
 from albert_rc.checkpoints.load import Loaded, Opening
+from albert_rc.errors import UsageError
+from albert_rc.model.encoder import Encoder
 from albert_rc.runtime.devices import Processes
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.loop import Trainer
@@ -27,6 +29,25 @@ def origin_of(model: str, how: Opening) -> str | None:
         UsageError: unknown model.
     """
     return None if how.get("scratch") else weights_id(resolve_source(model))
+
+
+def hold_layers(encoder: Encoder, settings: TrainConfig, how: Opening) -> None:
+    """Leave the first layers of a model as they are, if the settings say so.
+
+    Args:
+        encoder: the model's.
+        settings: the recipe.
+        how: how the model was opened.
+
+    Raises:
+        UsageError: its weights are random, or see `Encoder.hold`.
+    """
+    if settings.frozen_layers and how.get("scratch"):
+        raise UsageError(
+            f"--set frozen_layers={settings.frozen_layers} with --scratch: these layers would stay "
+            "random; leave one of the two out"
+        )
+    encoder.hold(settings.frozen_layers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from albert_rc.training.checkpoint import planned_before
 from albert_rc.training.config import TrainConfig
 from albert_rc.training.memory.planner import Levers, fit
 from albert_rc.training.objectives.pretraining import Pretraining, check_teacher, open_teacher
-from albert_rc.training.runs.prepared import PreparedRun, origin_of
+from albert_rc.training.runs.prepared import PreparedRun, hold_layers, origin_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,7 @@ class PretrainingRun:
             **self.how,
         )
         model, tokenizer = loaded.model, loaded.tokenizer
+        hold_layers(model.encoder, self.settings, self.how)
         teacher = None
         if self.teacher is not None:
             teacher = open_teacher(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -18,11 +19,11 @@ from albert_rc.answering.again import read, way_of
 from albert_rc.answering.quality import quality
 from albert_rc.answering.score import score_lines
 from albert_rc.checkpoints.load import load_model
-from albert_rc.errors import DataError, Interrupted, UsageError
+from albert_rc.errors import DataError, DivergedError, Interrupted, UsageError
 from albert_rc.io.atomic import write_bytes
 from albert_rc.io.files import natural_key
 from albert_rc.io.json import json_lines, parse_json, read_json, write_each, write_json
-from albert_rc.runtime.devices import Processes
+from albert_rc.runtime.devices import Processes, release_unused
 from albert_rc.stores.store import Store
 from albert_rc.stores.subset import chosen_papers
 from albert_rc.training.checkpoint import states
@@ -97,8 +98,12 @@ def run_all(
     run: Callable[[Part, Path, bool], TrainResult],
     say: Callable[[str], None],
     files: Mapping[str, Any] | None = None,
+    precision: str = "fp32",
 ) -> dict[str, Any] | None:
     """Run one after the other; on resuming, completed runs are skipped.
+
+    A run that diverges would do so again, so the others go on, and its row says so; but each fold
+    is needed.
 
     Args:
         parts: the runs.
@@ -109,6 +114,7 @@ def run_all(
         run: runs one in its folder, resuming it or not.
         say: called with a message before each run.
         files: written into `out` when the runs begin; see `write_each`.
+        precision: that in which held-out papers are answered.
 
     Returns:
         The content of `RUNS`; None if a run was paused.
@@ -117,6 +123,7 @@ def run_all(
         Interrupted: stop requested at the end of a run; others remain.
         UsageError: nothing to resume, or the runs were started with other settings.
         DataError: a completed run's answers are missing.
+        DivergedError: a fold diverged.
     """
     begin = _resumed if resume else _begun
     done = group.from_main(begin(parts, out, record, say) if group.is_main else None)
@@ -130,19 +137,17 @@ def run_all(
         folder = out / part.name
         if group.is_main:
             say(f"{part.name}: {len(done) + 1} of {len(parts)}, into {folder}")
-        result = run(part, folder, resume and group.from_main(bool(states(folder))))
-        if result.paused:
+        resuming = resume and group.from_main(bool(states(folder)))
+        result = _result(partial(run, part, folder, resuming), part)
+        ended = None if isinstance(result, DivergedError) else result
+        if ended is not None and ended.paused:
             return None
-        row: dict[str, Any] = {
-            "name": part.name, "seed": part.seed, "dev": result.best_score,
-            "best_step": result.best_step, "steps": result.steps,
-        }  # fmt: skip
-        if part.held_out is not None:
-            row["held_out"] = _answer(part.held_out, folder, group)
-        done.append(row)
+        done.append(_row(part, result, folder, group, precision))
         if group.is_main:
+            if ended is None:
+                say(f"{part.name} diverged: {result}")
             write_json(out / RUNS, _summary(done) | {"made_of": record})
-        if group.any(result.stop_asked) and len(done) < len(parts):
+        if group.any(ended is not None and ended.stop_asked) and len(done) < len(parts):
             raise Interrupted(
                 f"stopped after {part.name}, {len(done)} of {len(parts)}; "
                 "run the same command with --resume to continue"
@@ -152,6 +157,35 @@ def run_all(
             _write_scores(parts, out)
         forget_earlier(out, RUNS)
     return _summary(done)
+
+
+def _result(run: Callable[[], TrainResult], part: Part) -> TrainResult | DivergedError:
+    """A run's outcome; a fold must not diverge, as its papers need answers."""
+    try:
+        return run()
+    except DivergedError as error:
+        if part.held_out is not None:
+            raise
+        return error
+
+
+def _row(
+    part: Part,
+    result: TrainResult | DivergedError,
+    folder: Path,
+    group: Processes,
+    precision: str,
+) -> dict[str, Any]:
+    """A run that has ended, as it stands in `RUNS`; its held-out papers are answered."""
+    if isinstance(result, DivergedError):
+        return {"name": part.name, "seed": part.seed, "dev": None, "diverged": str(result)}
+    row = {
+        "name": part.name, "seed": part.seed, "dev": result.best_score,
+        "best_step": result.best_step, "steps": result.steps,
+    }  # fmt: skip
+    if part.held_out is not None:
+        row["held_out"] = _answer(part.held_out, folder, group, precision)
+    return row
 
 
 def _begun(
@@ -286,10 +320,13 @@ def spread_line(name: str, found: dict[str, Any], unit: str) -> str:
     return f"{said} ({found['least']:.2%} to {found['most']:.2%})"
 
 
-def _answer(store: Store, folder: Path, group: Processes) -> float | None:
+def _answer(store: Store, folder: Path, group: Processes, precision: str) -> float | None:
     """Answer the held-out papers with a run's best weights; their score, if answers are known."""
-    loaded = load_model(folder, store.kind, labels=store.labels)
+    release_unused(group.device)  # the run's own model and moments
+    loaded = load_model(folder, store.kind, labels=store.labels, precision=precision)
     loaded.model.to(group.device)
+    encoder = loaded.model.encoder
+    encoder.compute = replace(encoder.compute, precision=precision)
     way = way_of(loaded.model, None)
     scored_QK, _ = read(loaded.model, loaded.tokenizer, store, group, way)
     if group.is_main:
