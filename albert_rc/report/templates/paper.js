@@ -104,7 +104,7 @@ function choiceQuestion(question) {
     segment(question.text));
   const marks = signs(question, filter.run);
   if (marks) ask.append(make("span", { class: "sign" }, ` ${marks}`));
-  if (question.chosen[filter.run] < 0) ask.append(make("span", { class: "away" }, " no answer"));
+  if (question.chosen[filter.run] < 0) ask.append(make("small", {}, " (no answer)"));
   return make("div", {
     class: `question ${state}${question.match ? "" : " dim"}`,
     role: "group", tabindex: "-1", "aria-label": said(question, filter.run), "data-number": question.number,
