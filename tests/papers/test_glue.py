@@ -413,7 +413,7 @@ def test_scores_that_are_no_numbers_or_all_the_same(tmp_path):
     answers = tmp_path / "answer.json"
     answers.write_text(json.dumps(dict.fromkeys(papers.ids, 2)))
     assert [str(metric) for metric in measured(answers, papers).metrics] == [
-        "not defined, as all answers are the same"
+        "not defined: all answers or all right scores are the same, or there is one row"
     ] * 2
     answers.write_text(json.dumps(dict.fromkeys(papers.ids, True)))
     with pytest.raises(DataError, match="the answer true must be a number"):
