@@ -71,7 +71,7 @@ def pdf_bytes(sheet: Sheet, font: Path | None = None) -> bytes:
         longest = max(choices, key=lambda choice: max(map(len, choice.options)))
         what = f"number {longest.number}"
         if longest.number is None:
-            (part,) = (part for part in sheet.parts if longest in part.choices)
+            part = next(part for part in sheet.parts if longest in part.choices)
             what = f"{part.heading}'s list of options for all blanks"
         raise DataError(
             f"{what} has an option that is longer than a page; print it as .docx"
