@@ -13,6 +13,7 @@ from conftest import SAMPLE
 
 from albert_rc.io.pt import check_archive
 from albert_rc.training.checkpoint import states
+from albert_rc.training.stop import SAME_WISH
 
 pytestmark = pytest.mark.slow
 SILENCE = 8
@@ -107,7 +108,7 @@ def test_a_second_signal_leaves_at_once(stores, tmp_path):
         time.sleep(2)  # a step takes many seconds
         began = time.monotonic()
         run.send_signal(signal.SIGTERM)
-        time.sleep(0.5)
+        time.sleep(SAME_WISH + 0.3)
         run.send_signal(signal.SIGTERM)
         assert run.wait(timeout=60) == 130
         assert time.monotonic() - began < 5
