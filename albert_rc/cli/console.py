@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from albert_rc.training.tally import StepReport
 
 Command = TypeVar("Command", bound=Callable[..., None])
-"""Seconds after a signal in which further ones are ignored."""
 RETRY = 0.02
 """Seconds between attempts to stop while a module is imported."""
 DEFAULT_MODEL = "albert/albert-xxlarge-v2"

@@ -78,7 +78,7 @@ def export(
         settings.need(context, "--papers", "format_")
     else:
         given = read_good(papers, format_)
-        say_problems(given)
+        say_problems(given.problems)
     with source_of(runs, last, folder, say) as (source, mean):
         done = write(
             source,

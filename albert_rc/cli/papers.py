@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ import typer
 from albert_rc.cli.console import say
 
 if TYPE_CHECKING:
-    from albert_rc.papers.schema import PaperSet, Passage
+    from albert_rc.papers.schema import PaperSet, Passage, Problem
 
 Format = Annotated[
     str | None,
@@ -72,12 +72,12 @@ def say_unread(raw: Path) -> None:
         say(f"warning: not read either: {more} in {raw}")
 
 
-def say_problems(papers: PaperSet) -> None:
-    """Report what was left out of papers, or read by guessing."""
+def say_problems(problems: Iterable[Problem]) -> None:
+    """Report what was left out of papers, or read by guessing; not errors."""
     from albert_rc.io.messages import first_of
     from albert_rc.papers.formats import SHOWN
 
-    lines = [f"warning: {problem}" for problem in papers.problems]
+    lines = [f"warning: {each}" for each in problems if each.severity == "warning"]
     for line in first_of(lines, SHOWN, "more warnings; `albert-rc doctor --json` lists all"):
         say(line)
 
@@ -92,7 +92,7 @@ def read_graded(gold: Path, key: Path | None, format_: str | None) -> PaperSet:
     from albert_rc.scoring.evaluate import with_key
 
     papers = read_good(gold, format_)
-    say_problems(papers)
+    say_problems(papers.problems)
     return papers if key is None else with_key(papers, key)
 
 

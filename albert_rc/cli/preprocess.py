@@ -14,9 +14,9 @@ import typer
 from albert_rc.cli import options, settings
 from albert_rc.cli.console import DEFAULT_MODEL, example, leave_cleanly, say
 from albert_rc.cli.outputs import require_folder
-from albert_rc.cli.papers import Format, Strict, say_unread
+from albert_rc.cli.papers import Format, Strict, say_problems, say_unread
 from albert_rc.errors import UsageError
-from albert_rc.io.messages import counted, first_of
+from albert_rc.io.messages import counted
 from albert_rc.io.shards import PAPERS
 from albert_rc.model.config import LONGEST
 from albert_rc.papers.opening import remote_path
@@ -77,7 +77,7 @@ def preprocess(
     """Turn raw papers into tensors: OUT/train.pt, OUT/dev.pt, OUT/test.pt."""
     from albert_rc.checkpoints.hub import resolve_source
     from albert_rc.papers.files import REJECTS
-    from albert_rc.papers.formats import SHOWN, require_good
+    from albert_rc.papers.formats import require_good
     from albert_rc.papers.splits import find_splits
     from albert_rc.runtime.engines import TaskEngine
     from albert_rc.stores.preprocess import prepare_collection
@@ -114,14 +114,7 @@ def preprocess(
             sharded = old.with_suffix(SUFFIX)
             rest = f"; {sharded.name} is used instead" if sharded in stores else ""
             say(f"note: {old} is from an earlier run and was left unchanged{rest}")
-        warnings = [
-            f"warning: {problem}"
-            for split in papers
-            for problem in split.problems
-            if problem.severity == "warning"
-        ]
-        for line in first_of(warnings, SHOWN, "more warnings; `albert-rc doctor --json` lists all"):
-            say(line)
+        say_problems(problem for split in papers for problem in split.problems)
         for path, split in stores.items():
             typer.echo(f"{path}: {split.summary()}, {_size(path)}")
         rejected = sum(split.num_rejected for split in papers)

@@ -54,7 +54,7 @@ def render(
         raise UsageError("--font is only for .pdf; Word uses its own fonts")
     check_outputs({"--out": out}, [papers])
     read = read_good(papers, format_)
-    say_problems(read)
+    say_problems(read.problems)
     sheet = make_sheet(read, title, first, key)
     write_bytes(out, docx_bytes(sheet) if suffix == ".docx" else pdf_bytes(sheet, font))
     numbers = sum(len(passage.questions) for passage in read.passages)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from albert_rc.papers.schema import PaperSet
 from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.accuracy import accuracy, mean_interval
 from albert_rc.scoring.glue_squad import squad1_match, squad2_match
+from albert_rc.scoring.tasks import Measured
 from albert_rc.stores.store import Store, make_store
 
 
@@ -83,10 +83,9 @@ def _span_rows(store: Store, answers: list[str]) -> list[Row]:
         ("exact match", [each.exact for each in found]),
         ("F1", [each.f1 for each in found]),
     ):
-        value = sum(values) / len(values)
-        low, high = mean_interval(values, [passage for *_, passage in known])
-        said = "" if math.isnan(low) else f" [{low:.2%}, {high:.2%}]"
-        rows.append((f"{name}, 95% interval over passages", f"{value:.2%}{said}"))
+        interval = mean_interval(values, [passage for *_, passage in known])
+        measured = Measured(name, sum(values) / len(values), *interval)
+        rows.append((f"{name}, 95% interval over passages", str(measured)))
     return [*rows, ("questions", f"{len(known):,}")]
 
 

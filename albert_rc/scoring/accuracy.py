@@ -169,17 +169,15 @@ def interval_over_papers(
     return max(mean - half, within[0]), min(mean + half, within[1])
 
 
-def mean_interval(
-    values: Sequence[float], papers: Sequence[Hashable], seed: int = 0
-) -> tuple[float, float]:
+def mean_interval(values: Sequence[float], papers: Sequence[Hashable]) -> tuple[float, float]:
     """The 95% interval of a mean of values from 0 to 1, such as F1 for each question.
 
     If all are 0 or 1 it is `accuracy`'s, which has a width even if all are right.
     """
     if {0, 1}.issuperset(values):
-        share = accuracy([value == 1 for value in values], papers, seed)
+        share = accuracy([value == 1 for value in values], papers)
         return share.low, share.high
-    return interval_over_papers(values, papers, seed, within=(0, 1))
+    return interval_over_papers(values, papers, within=(0, 1))
 
 
 def _student(units: int, confidence: float) -> float:

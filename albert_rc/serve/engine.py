@@ -94,21 +94,14 @@ class Engine:
         self._closing = Event()
         clear_away()
         first = self._load("cloze")
+        # A single model has one trained head.
+        untrained = "cloze" if first.report.untrained else "choice"
         if first.report.untrained and self._load("choice").report.untrained:
             said = " nor ".join(NOUNS.values())
             say(f"warning: {self.name} was trained for neither {said}; its answers are guesses")
-        elif first.report.untrained and READ_AGAIN.get(option_score or "") == "cloze":
+        elif model is not None and READ_AGAIN.get(option_score or "") == untrained:
             say(
-                f"note: --option-score {option_score} only affects {NOUNS['cloze']}, for which "
-                f"{self.name} was not trained"
-            )
-        elif (
-            not first.report.untrained
-            and READ_AGAIN.get(option_score or "") == "choice"
-            and self._models["cloze"] == self._models["choice"]
-        ):  # it has one trained head
-            say(
-                f"note: --option-score {option_score} only affects {NOUNS['choice']}, for which "
+                f"note: --option-score {option_score} only affects {NOUNS[untrained]}, for which "
                 f"{self.name} was not trained"
             )
 

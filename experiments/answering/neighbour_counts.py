@@ -28,14 +28,12 @@ from albert_rc.checkpoints.load import load_model
 from albert_rc.corpus.shards import Corpus
 from albert_rc.io.json import write_json
 from albert_rc.papers.formats import read_good
-from albert_rc.runtime.devices import Processes
 from albert_rc.scoring.accuracy import gain
 from albert_rc.scoring.confidence import folds_of
 from albert_rc.stores.store import Store, make_store
+from experiments.answering.excerpts import ALONE, BUDGET, right, share
 from experiments.shared.scripts import parser_of
 
-ALONE = Processes(torch.device("cpu"))
-BUDGET = 4096
 FOLDS = 10
 PENALTY = 1e-3
 """Of the squared weights of features scaled to a standard deviation of 1."""
@@ -159,7 +157,7 @@ def main() -> None:
     fold_Q = folds_of(owners, FOLDS)
     x_CF = features(store, [Counts(folder, tokenizer.size) for folder in given.corpus])
     read_C1 = read_QK.reshape(-1, 1).float()
-    usual = (read_QK.argmax(-1) == answer_Q).tolist()
+    usual_Q = right(store, read_QK)
     each = len(SHAPES)
     parts: dict[str, Tensor] = {"model": read_C1, "counts": x_CF}
     for number, folder in enumerate(given.corpus):
@@ -169,18 +167,18 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for name, each_CF in parts.items():
         scored_QK = in_folds(scaled(each_CF, width), answer_Q, fold_Q)
-        right = (scored_QK.argmax(-1) == answer_Q).tolist()
+        right_Q = right(store, scored_QK)
         loss = float(nn.functional.cross_entropy(scored_QK, answer_Q))
-        found = gain(right, usual, owners)
+        found = gain(right_Q.tolist(), usual_Q.tolist(), owners)
         rows.append(
             {
                 "scores": name,
-                "accuracy": round(sum(right) / len(right), 5),
+                "accuracy": share(right_Q),
                 "loss": round(loss, 4),
                 **found.as_json(),
             }
         )
-        print(f"{name}: {sum(right) / len(right):.2%}, loss {loss:.3f}, gain {found}", flush=True)
+        print(f"{name}: {share(right_Q):.2%}, loss {loss:.3f}, gain {found}", flush=True)
     write_json(given.out, {"questions": len(owners), "model": given.model, "rows": rows})
 
 

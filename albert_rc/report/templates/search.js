@@ -10,9 +10,7 @@ function reading(paper, optionOf) {
   if (!cloze) return paper.parts;
   return paper.parts.flatMap((part, number) => {
     const question = paper.questions[number];
-    if (!question) return [part];
-    const option = question.options[optionOf(question)];
-    return [part, option === undefined ? "_" : shown(option)];
+    return question ? [part, shown(question.options[optionOf(question)] ?? "_")] : [part];
   });
 }
 

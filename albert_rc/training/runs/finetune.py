@@ -68,11 +68,13 @@ class FineTuning:
             if store is not None:
                 path = split_path(self.data, name)
                 check_store(store, path, loaded.tokenizer, longest, limited=longest < own)
-        taught = None
-        if self.teacher is not None:  # first, as its memory is not a step's
+        taught: tuple[Any, ...] = ()
+        about: dict[str, Any] = {}
+        if self.teacher is not None:  # before the plan, because its memory is not a step's
             precision = self.settings.precision
             chance_O = self.teacher.chances(train, self.group, precision, resumed)
             taught = chance_O, self.teacher.identity(chance_O)
+            about = dict(self.teacher.kept(train, chance_O, precision))
         settings, plan = fit(
             replace(self.settings, seed=seed),
             loaded.model.config,
@@ -86,12 +88,11 @@ class FineTuning:
         )
         parts = (loaded.model, loaded.tokenizer, train, dev, settings)
         objective: Objective[Any]
-        about: dict[str, Any] = {"train.json": self._record(loaded.model, settings)}
-        if self.teacher is not None and taught is not None:
-            about |= self.teacher.kept(train, taught[0], settings.precision)
-            objective = Reading(*parts, *taught)
+        about["train.json"] = self._record(loaded.model, settings)
+        if train.kind == "span" and not taught:
+            objective = Spans(*parts)
         else:
-            objective = Spans(*parts) if train.kind == "span" else Reading(*parts)
+            objective = Reading(*parts, *taught)
         objective.origin = origin_of(self.model, self.how)
         return PreparedRun(
             loaded=loaded,
